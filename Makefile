@@ -1,0 +1,120 @@
+# infq. `make demo` and `make test` do all set-up themselves; see README.md.
+# Variables: CC, BUILD (folder), SAN=1 (address and undefined-behaviour sanitizers), V=1 (show commands).
+
+SHELL := /bin/bash
+CC ?= gcc
+SAN ?= 0
+BUILD ?= $(if $(filter 1,$(SAN)),build/san,build)
+PREFIX ?= /usr/local
+VERSION := 0.1.0
+Q := $(if $(filter 1,$(V)),,@)
+ARCH := $(shell uname -m)
+
+# Debian's packages; setup installs the missing ones.
+PACKAGES := gcc make pkg-config libcjson-dev zlib1g-dev libpcre2-dev libutf8proc-dev libyaml-dev libdnnl-dev \
+	libssl-dev libcurl4-openssl-dev check
+
+PKGS := libcjson zlib libpcre2-8 libutf8proc yaml-0.1 libcrypto libcurl
+CFLAGS_BASE := -std=c11 -D_GNU_SOURCE -DINFQ_VERSION='"$(VERSION)"' -I. -O2 -g -fopenmp -ffp-contract=off -fno-math-errno \
+	-Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Werror=implicit-function-declaration
+LDLIBS = $(shell pkg-config --libs $(PKGS) 2>/dev/null) -ldnnl -lm -lpthread
+CPPFLAGS_PKG = $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
+ifeq ($(SAN),1)
+CFLAGS_BASE += -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
+LDFLAGS += -fsanitize=address,undefined
+endif
+
+# ISA flags go by file name: kernels/cpu/*_avx2.c and so on, built on x86-64 only.
+ISA_avx2 := -mavx2 -mfma -mf16c
+ISA_avx512 := $(ISA_avx2) -mavx512f -mavx512bw -mavx512dq -mavx512vl -mprefer-vector-width=512
+ISA_vnni := $(ISA_avx512) -mavx512vnni
+isa_flags = $(ISA_$(patsubst _%,%,$(suffix $(subst _,.,$(basename $(1))))))
+
+LIB_SRC := $(sort $(wildcard lib/*/*.c kernels/ref/*.c kernels/cpu/*.c))
+ifneq ($(ARCH),x86_64)
+LIB_SRC := $(filter-out kernels/cpu/%_avx2.c kernels/cpu/%_avx512.c kernels/cpu/%_vnni.c,$(LIB_SRC))
+endif
+LIB_OBJ := $(LIB_SRC:%.c=$(BUILD)/obj/%.o)
+LIB := $(BUILD)/libinfq.a
+TOOLS := infq infeval infbench
+TOOL_BIN := $(TOOLS:%=$(BUILD)/%)
+TOOL_SRC := $(wildcard tools/*.c)
+TOOL_COMMON := $(filter-out $(TOOLS:%=$(BUILD)/obj/tools/main_%.o),$(TOOL_SRC:%.c=$(BUILD)/obj/%.o))
+TEST_SRC := $(sort $(wildcard tests/test_*.c))
+TEST_BIN := $(TEST_SRC:tests/%.c=$(BUILD)/tests/%)
+FUZZ_SRC := $(sort $(wildcard tests/fuzz/fuzz_*.c))
+FUZZ_BIN := $(FUZZ_SRC:tests/fuzz/%.c=$(BUILD)/fuzz/%)
+
+.PHONY: all setup demo test test-full test-bin layers models results install clean train-demo cases check-setup
+.DEFAULT_GOAL := all
+.SECONDARY:
+
+all: $(TOOL_BIN)
+
+setup:
+	$(Q)tools/setup.sh $(PACKAGES)
+
+$(BUILD)/obj/%.o: %.c Makefile
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS_BASE) $(CPPFLAGS_PKG) $(isa) $(CFLAGS) -MMD -MP -c $< -o $@
+
+$(BUILD)/obj/kernels/cpu/%_avx2.o: isa = $(ISA_avx2)
+$(BUILD)/obj/kernels/cpu/%_avx512.o: isa = $(ISA_avx512)
+$(BUILD)/obj/kernels/cpu/%_vnni.o: isa = $(ISA_vnni)
+$(BUILD)/obj/kernels/cpu/%.o: CFLAGS_BASE += -O3
+
+$(LIB): $(LIB_OBJ)
+	@rm -f $@
+	$(Q)ar rcs $@ $^
+
+$(TOOL_BIN): $(BUILD)/%: $(BUILD)/obj/tools/main_%.o $(TOOL_COMMON) $(LIB)
+	$(Q)$(CC) $(CFLAGS_BASE) $(LDFLAGS) $^ $(LDLIBS) -o $@
+
+$(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(BUILD)/obj/tests/testlib.o $(LIB)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS_BASE) $(LDFLAGS) $^ $(LDLIBS) $$(pkg-config --libs check) -o $@
+
+$(BUILD)/fuzz/%: $(BUILD)/obj/tests/fuzz/%.o $(BUILD)/obj/tests/fuzz/replay.o $(LIB)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS_BASE) $(LDFLAGS) $^ $(LDLIBS) -o $@
+
+test-bin: $(TEST_BIN) $(FUZZ_BIN) $(TOOL_BIN)
+
+# Every Check binary, the fuzz corpus, the command-line cases. The closing line counts all of them.
+test: setup
+	$(Q)$(MAKE) --no-print-directory test-bin BUILD=$(BUILD) SAN=$(SAN)
+	$(Q)BUILD=$(BUILD) tests/run.sh
+
+# The same tests under sanitizers and at every CPU level, then the fault loops.
+test-full: setup
+	$(Q)$(MAKE) --no-print-directory test-bin
+	$(Q)for level in scalar avx2 avx512; do echo "== CPU level $$level"; \
+	  INFQ_CPU=$$level BUILD=build tests/run.sh || exit 1; done
+	$(Q)$(MAKE) --no-print-directory test-bin SAN=1
+	$(Q)echo "== sanitizers"; BUILD=build/san tests/run.sh
+
+layers:
+	$(Q)tests/layers.sh
+
+demo: setup
+	$(Q)$(MAKE) --no-print-directory all
+	$(Q)evals/demo.sh $(BUILD)
+
+# Public inputs of the slower measurements, from the user's side; see tools/models.sh.
+models:
+	$(Q)tools/models.sh
+
+results: all
+	$(Q)tools/results.sh
+
+cases: all
+	$(Q)tests/cases.sh $(BUILD)
+
+install: all
+	install -d $(DESTDIR)$(PREFIX)/bin
+	install -m 755 $(TOOL_BIN) $(DESTDIR)$(PREFIX)/bin
+
+clean:
+	rm -rf build
+
+-include $(LIB_OBJ:.o=.d) $(TOOL_SRC:%.c=$(BUILD)/obj/%.d) $(TEST_SRC:%.c=$(BUILD)/obj/%.d)

@@ -1,0 +1,39 @@
+/* Tensor names turned into modules: layer, role, fused group. Methods never see names, readers never roles. */
+#ifndef INFQ_FORMAT_MODULE_H
+#define INFQ_FORMAT_MODULE_H
+
+#include "lib/io/checkpoint.h"
+#include "lib/tensor/weight.h"
+
+typedef enum {
+    INFQ_ROLE_Q, INFQ_ROLE_K, INFQ_ROLE_V, INFQ_ROLE_QKV, INFQ_ROLE_O,
+    INFQ_ROLE_GATE, INFQ_ROLE_UP, INFQ_ROLE_GATE_UP, INFQ_ROLE_DOWN, INFQ_ROLE_FC,
+    INFQ_ROLE_EMBED, INFQ_ROLE_HEAD, INFQ_ROLE_ROUTER, INFQ_ROLE_OTHER
+} infq_role;
+const char *infq_role_name(infq_role r);
+
+/* One linear matrix (or embedding). */
+typedef struct {
+    const char *name;   /* "model.layers.3.self_attn.q_proj", without ".weight" */
+    infq_role role;
+    int layer;          /* -1 outside the blocks */
+    int expert;         /* -1 */
+    int fused;          /* modules with equal ids are fused by engines (q,k,v; gate,up; w1,w3); -1 alone */
+    int64_t n_rows, n_cols;
+    bool conv1d;        /* stored [in, out] (GPT-2) */
+    size_t tensor;      /* index in the checkpoint of the (first) tensor */
+} infq_module;
+
+typedef struct infq_modules infq_modules;
+/* Names decide: every 2-D "X.weight" (and every "X.weight_packed") is a module. Works without config.json. A weight is
+ * eligible for quantization when its role is not EMBED, HEAD, ROUTER, its layer >= 0 or its name ends in a known linear name,
+ * and it has 2 dimensions; norms and 1-D tensors are no modules. */
+infq_status infq_modules_find(const infq_checkpoint *ck, infq_modules **out, infq_err *err);
+void infq_modules_free(infq_modules *m);
+size_t infq_modules_count(const infq_modules *m);
+const infq_module *infq_modules_get(const infq_modules *m, size_t i); /* checkpoint order */
+const infq_module *infq_modules_by_name(const infq_modules *m, const char *name);
+/* A linear layer of a block that quantization takes by default. */
+bool infq_module_is_default_target(const infq_module *m);
+
+#endif

@@ -1,0 +1,62 @@
+/* A model on disk behind one interface: folder (sharded or not), bare .safetensors file. Tensors are mapped.
+ *
+ * Folder rules (specs 2, cases B05 to B11): with model.safetensors.index.json the index decides; a stray
+ * model.safetensors beside it is warned of, missing shards are an error that lists them, index and shards must name
+ * the same tensors; a wrong total_size is a warning. Without an index: every *.safetensors of the folder itself is read
+ * (sorted); a name in two files is an error. Tensors in shards that the index does not name (MTP files) are kept too,
+ * if the file is not a stray copy of an indexed tensor. */
+#ifndef INFQ_IO_CHECKPOINT_H
+#define INFQ_IO_CHECKPOINT_H
+
+#include "lib/base/json.h"
+#include "lib/base/log.h"
+#include "lib/io/safetensors.h"
+
+typedef struct infq_checkpoint infq_checkpoint;
+
+typedef struct {
+    const char *name;     /* borrowed until close */
+    infq_dtype dtype;
+    int n_dims;
+    int64_t shape[INFQ_MAX_DIMS];
+    int64_t n_elems;
+    uint64_t n_bytes;
+    int shard;            /* index of the file */
+    uint64_t offset;      /* in that file */
+} infq_ck_tensor;
+
+/* NOT_FOUND, FORMAT with file, tensor, rule. Warnings go to log. Zero tensors are legal here; the commands that need
+ * weights refuse them ("holds 0 tensors"). */
+infq_status infq_checkpoint_open(const char *path, const infq_log *log, infq_checkpoint **out, infq_err *err);
+void infq_checkpoint_close(infq_checkpoint *ck);
+
+const char *infq_checkpoint_path(const infq_checkpoint *ck);
+bool infq_checkpoint_is_bare(const infq_checkpoint *ck);          /* a single file, no folder */
+/* Parsed config.json (byte-exact text beside it), NULL if there is none. */
+const cJSON *infq_checkpoint_config(const infq_checkpoint *ck);
+const infq_buf *infq_checkpoint_config_text(const infq_checkpoint *ck);
+
+size_t infq_checkpoint_count(const infq_checkpoint *ck);
+/* Sorted by shard, then offset: reading in this order is sequential. */
+const infq_ck_tensor *infq_checkpoint_get(const infq_checkpoint *ck, size_t i);
+const infq_ck_tensor *infq_checkpoint_find(const infq_checkpoint *ck, const char *name);
+/* Mapped bytes, unaligned; valid until close. */
+const void *infq_checkpoint_data(const infq_checkpoint *ck, const infq_ck_tensor *t);
+/* Tells the kernel that bytes [begin, end) of a tensor are done with / will be read soon. */
+void infq_checkpoint_drop(const infq_checkpoint *ck, const infq_ck_tensor *t, uint64_t begin, uint64_t end);
+void infq_checkpoint_ahead(const infq_checkpoint *ck, const infq_ck_tensor *t, uint64_t begin, uint64_t end);
+
+size_t infq_checkpoint_shard_count(const infq_checkpoint *ck);
+const char *infq_checkpoint_shard_name(const infq_checkpoint *ck, size_t i); /* file name without folder */
+uint64_t infq_checkpoint_shard_bytes(const infq_checkpoint *ck, size_t i);
+/* Side files of the folder, by name: everything that is neither weights, index, nor config.json (tokenizer, licence,
+ * templates, generation_config.json, sub-folders are left out and warned of). */
+size_t infq_checkpoint_side_count(const infq_checkpoint *ck);
+const char *infq_checkpoint_side_name(const infq_checkpoint *ck, size_t i);
+/* SHA-256 over all shard files' names and contents plus config.json, hex. Reads everything; drops pages. */
+infq_status infq_checkpoint_digest(const infq_checkpoint *ck, const infq_log *log, char hex[65], infq_err *err);
+/* Metadata pairs of all shards. */
+size_t infq_checkpoint_meta_count(const infq_checkpoint *ck);
+void infq_checkpoint_meta_get(const infq_checkpoint *ck, size_t i, const char **key, const char **value);
+
+#endif

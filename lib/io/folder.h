@@ -1,0 +1,50 @@
+/* Writing a model folder (or one bare file) so that it appears under its final name only when complete.
+ *
+ * While running, everything lies in OUT.partial/ with a journal; commit fsyncs and renames it to OUT. A bare file is
+ * written as OUT.partial/FILE and renamed to OUT. A killed run leaves OUT.partial; the next run with the same
+ * fingerprint reuses finished shards, any other fingerprint starts anew. */
+#ifndef INFQ_IO_FOLDER_H
+#define INFQ_IO_FOLDER_H
+
+#include "lib/base/log.h"
+#include "lib/io/safetensors.h"
+
+typedef struct infq_folder infq_folder;
+
+typedef struct {
+    const char *path;          /* final name */
+    bool bare;                 /* OUT is one .safetensors file */
+    bool force;                /* replace an existing OUT (at commit, after everything is written) */
+    uint64_t shard_bytes;      /* greedy limit of tensor bytes a shard; 0 = 5e9 */
+    char fingerprint[65];      /* of everything that decides the bytes */
+} infq_folder_options;
+
+/* EXISTS if path is there and !force, if another process is writing it (lock in OUT.partial). */
+infq_status infq_folder_begin(const infq_folder_options *o, infq_folder **out, infq_err *err);
+/* Abandons: removes OUT.partial unless `keep` (resumable) shards are in it and keep_partial is set. */
+void infq_folder_abort(infq_folder *f, bool keep_partial);
+
+/* Declares every tensor in the order in which they will be written (dictionary order of the source); shards are filled
+ * greedily in that order. Then seal: names, layouts, total bytes. */
+infq_status infq_folder_declare(infq_folder *f, const char *name, infq_dtype dtype, int n_dims, const int64_t *shape,
+                                infq_err *err);
+infq_status infq_folder_meta(infq_folder *f, const char *key, const char *value, infq_err *err);
+infq_status infq_folder_seal(infq_folder *f, infq_err *err);
+uint64_t infq_folder_total_bytes(const infq_folder *f);       /* all shard files with headers */
+size_t infq_folder_shard_count(const infq_folder *f);
+/* Shard that holds the tensor; *done: it was finished by an earlier run and needs no writing. */
+infq_status infq_folder_where(const infq_folder *f, const char *name, size_t *shard, bool *done, infq_err *err);
+
+/* Writes part of a declared tensor's bytes. Any order; each byte once (checked by count at commit: NUMERIC bug). */
+infq_status infq_folder_write(infq_folder *f, const char *name, uint64_t offset, const void *p, size_t n, infq_err *err);
+/* Says that a shard has all its bytes: fsync, journal. */
+infq_status infq_folder_shard_done(infq_folder *f, size_t shard, infq_err *err);
+/* Side files (not for bare outputs). */
+infq_status infq_folder_put(infq_folder *f, const char *name, const void *p, size_t n, infq_err *err);
+infq_status infq_folder_copy(infq_folder *f, const char *from_path, const char *name, infq_err *err);
+/* Path of a finished shard inside OUT.partial, borrowed; for verification before commit. */
+const char *infq_folder_partial_path(const infq_folder *f);
+/* Writes the index, fsyncs, removes journal and lock, renames. Frees f, also on failure. */
+infq_status infq_folder_commit(infq_folder *f, infq_err *err);
+
+#endif

@@ -1,0 +1,75 @@
+/* Decoder models over the backend table: one forward pass for all architectures of arch.c. */
+#ifndef INFQ_MODEL_MODEL_H
+#define INFQ_MODEL_MODEL_H
+
+#include "lib/backend/backend.h"
+#include "lib/base/rng.h"
+#include "lib/format/format.h"
+#include "lib/model/config.h"
+
+typedef struct infq_model infq_model;
+typedef struct infq_seq infq_seq;      /* one sequence's paged KV cache */
+
+typedef struct {
+    int64_t max_context;  /* positions a sequence may have; 0 = the model's max_position_embeddings */
+} infq_model_options;
+infq_model_options infq_model_options_default(void);
+
+/* Opens configuration, reads every weight through the format reader (borrowing mapped bytes where the device can), and
+ * prepares it. The checkpoint must outlive the model. FORMAT names tensors that are missing or have the wrong shape, before any is prepared. */
+infq_status infq_model_open(const infq_checkpoint *ck, infq_backend *be, const infq_model_options *o, infq_model **out,
+                            infq_err *err);
+void infq_model_close(infq_model *m);
+const infq_config *infq_model_config(const infq_model *m);
+size_t infq_model_weight_bytes(const infq_model *m);     /* read by one decode step, embedding lookup apart */
+double infq_model_flop_per_token(const infq_model *m);   /* 2 * multiply-adds of all linear layers and the head */
+
+infq_status infq_seq_new(infq_model *m, infq_seq **out, infq_err *err);
+void infq_seq_free(infq_seq *s);
+int64_t infq_seq_len(const infq_seq *s);
+/* Forgets positions >= len. */
+void infq_seq_truncate(infq_seq *s, int64_t len);
+/* A new sequence holding a copy of the first len positions of s (shared prefixes). */
+infq_status infq_seq_fork(const infq_seq *s, int64_t len, infq_seq **out, infq_err *err);
+/* Bytes of cache for one sequence of n positions, as allocated (whole pages). */
+size_t infq_model_kv_bytes(const infq_config *c, int64_t n_positions);
+
+/* New tokens of one sequence: they go behind what it holds. */
+typedef struct {
+    infq_seq *seq;
+    const int32_t *tokens;
+    int64_t n_tokens;
+    int64_t n_last;     /* hidden states are returned for the last n_last tokens (0: none, only fill the cache) */
+} infq_segment;
+
+/* Stage hook: called with the residual stream after the embedding (stage 0), after each block (1..n_layers) and after the final norm
+ * (n_layers + 1); x: [n_tokens][hidden] of all segments in order. */
+typedef void (*infq_stage_fn)(void *ctx, int stage, const float *x, int64_t n_tokens, int64_t hidden);
+typedef struct {
+    bool invariant;     /* evaluation: rows do not depend on the rest of the batch (backend.h) */
+    infq_stage_fn on_stage;
+    void *ctx;
+} infq_forward_options;
+
+/* Runs all segments as one batch. hidden: [sum n_last][hidden size], after the final norm, in order of segments.
+ * NUMERIC when an id is outside the vocabulary; UNSUPPORTED when a sequence would exceed max_context. */
+infq_status infq_model_forward(infq_model *m, const infq_segment *segs, int64_t n_segs, const infq_forward_options *o,
+                               float *hidden, infq_err *err);
+/* logits [n_rows][vocab] of hidden rows. */
+infq_status infq_model_logits(infq_model *m, const float *hidden, int64_t n_rows, bool invariant, float *logits, infq_err *err);
+
+/* Natural log-probability of ids[r] in row r of logits [n_rows][vocab]: F32 logits, sums in F64. */
+double infq_logprob(const float *logits, int64_t vocab, int32_t id);
+int32_t infq_argmax(const float *x, int64_t n); /* ties: lowest index */
+
+/* Sampling of the next token from logits. temperature 0: argmax. */
+typedef struct {
+    double temperature;
+    int64_t top_k;      /* 0: all */
+    double top_p;       /* 1: all */
+    uint64_t seed;
+} infq_sample_options;
+infq_sample_options infq_sample_options_default(void);
+int32_t infq_sample(const infq_sample_options *o, infq_rng *rng, float *logits, int64_t vocab);
+
+#endif

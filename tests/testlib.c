@@ -1,0 +1,82 @@
+#include "tests/testlib.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+const char *test_shared(void)
+{
+    const char *p = getenv("INFQ_SHARED");
+    struct stat sb;
+
+    if (!p)
+        p = "../shared";
+    return stat(p, &sb) == 0 && S_ISDIR(sb.st_mode) ? p : NULL;
+}
+
+const char *test_shared_path(const char *rel)
+{
+    static char path[8][1024];
+    static int at;
+
+    at = (at + 1) % 8;
+    snprintf(path[at], sizeof(path[at]), "%s/%s", test_shared(), rel);
+    return path[at];
+}
+
+static char tmpdirs[8][256];
+static int n_tmpdirs;
+
+static void remove_tmpdirs(void)
+{
+    infq_err err;
+
+    for (int i = 0; i < 8; i++)
+        if (tmpdirs[i][0])
+            infq_dir_remove(tmpdirs[i], &err);
+}
+
+const char *test_tmpdir(void)
+{
+    const char *base = getenv("TMPDIR");
+    char *dir = tmpdirs[n_tmpdirs % 8];
+
+    if (n_tmpdirs++ == 0)
+        atexit(remove_tmpdirs);
+    snprintf(dir, sizeof(tmpdirs[0]), "%s/infq-test-XXXXXX", base ? base : "/tmp");
+    ck_assert_ptr_nonnull(mkdtemp(dir));
+    return dir;
+}
+
+cJSON *test_json(const char *path)
+{
+    infq_err err;
+    cJSON *j = NULL;
+
+    ck_ok(infq_json_load(path, (size_t)1 << 30, &j, &err), err);
+    return j;
+}
+
+uint8_t *test_hex(const char *hex, size_t *n)
+{
+    size_t len = strlen(hex);
+    uint8_t *p = infq_mem_alloc(len / 2 + 1);
+
+    for (size_t i = 0; i + 1 < len; i += 2) {
+        unsigned v;
+        sscanf(hex + i, "%2x", &v);
+        p[i / 2] = (uint8_t)v;
+    }
+    *n = len / 2;
+    return p;
+}
+
+int test_main(Suite *s)
+{
+    SRunner *r = srunner_create(s);
+    int failed;
+
+    srunner_run_all(r, CK_NORMAL);
+    failed = srunner_ntests_failed(r);
+    srunner_free(r);
+    return failed ? 1 : 0;
+}
