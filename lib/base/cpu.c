@@ -1,0 +1,125 @@
+#include "lib/base/cpu.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static const char *const level_names[] = { "scalar", "avx2", "avx512", "vnni" };
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+
+// Register state that the operating system saves, bit by bit (XCR0).
+static uint64_t xgetbv(void)
+{
+    uint32_t a, d;
+
+    __asm__ volatile("xgetbv" : "=a"(a), "=d"(d) : "c"(0));
+    return (uint64_t)d << 32 | a;
+}
+
+static infq_cpu_level detect(void)
+{
+    unsigned a, b, c, d, b7, c7, d7;
+    uint64_t os;
+
+    if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & bit_OSXSAVE) || !(c & bit_FMA) || !(c & bit_F16C))
+        return INFQ_CPU_SCALAR;
+    os = xgetbv();
+    if ((os & 6) != 6 || !__get_cpuid_count(7, 0, &a, &b7, &c7, &d7) || !(b7 & bit_AVX2))
+        return INFQ_CPU_SCALAR;
+    if ((os & 0xe6) != 0xe6 || !(b7 & bit_AVX512F) || !(b7 & bit_AVX512BW) || !(b7 & bit_AVX512DQ) ||
+        !(b7 & bit_AVX512VL))
+        return INFQ_CPU_AVX2;
+    return c7 & bit_AVX512VNNI ? INFQ_CPU_VNNI : INFQ_CPU_AVX512;
+}
+#else
+static infq_cpu_level detect(void)
+{
+    return INFQ_CPU_SCALAR;
+}
+#endif
+
+// The CPU feature word: -1 until asked. Racing first calls store the same value.
+static int level_max = -1, level_now = -1;
+
+infq_cpu_level infq_cpu_level_max(void)
+{
+    if (level_max < 0)
+        level_max = (int)detect();
+    return (infq_cpu_level)level_max;
+}
+
+infq_cpu_level infq_cpu_level_get(void)
+{
+    if (level_now < 0) {
+        const char *want = getenv("INFQ_CPU");
+        int level = (int)infq_cpu_level_max();
+
+        for (int i = 0; want && i < level; i++)
+            if (strcmp(want, level_names[i]) == 0)
+                level = i;
+        level_now = level;
+    }
+    return (infq_cpu_level)level_now;
+}
+
+infq_status infq_cpu_level_set(infq_cpu_level level, infq_err *err)
+{
+    if (level > infq_cpu_level_max())
+        return infq_err_set(err, INFQ_E_USAGE, "this processor has no %s", infq_cpu_level_name(level));
+    level_now = (int)level;
+    return INFQ_E_OK;
+}
+
+const char *infq_cpu_level_name(infq_cpu_level level)
+{
+    return (unsigned)level <= INFQ_CPU_VNNI ? level_names[level] : "unknown";
+}
+
+const char *infq_cpu_model(void)
+{
+    static char model[128];
+    char line[256];
+    FILE *f;
+
+    if (model[0] || !(f = fopen("/proc/cpuinfo", "r")))
+        return model;
+    while (fgets(line, sizeof(line), f)) {
+        char *colon = strchr(line, ':');
+        if (strncmp(line, "model name", 10) == 0 && colon) {
+            colon[1 + strcspn(colon + 1, "\n")] = '\0';
+            snprintf(model, sizeof(model), "%s", colon + 1 + strspn(colon + 1, " "));
+            break;
+        }
+    }
+    fclose(f);
+    return model;
+}
+
+int infq_cpu_count(void)
+{
+    cpu_set_t set;
+
+    return sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
+}
+
+static int64_t clock_ns(clockid_t id)
+{
+    struct timespec t;
+
+    clock_gettime(id, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+int64_t infq_time_ns(void)
+{
+    return clock_ns(CLOCK_MONOTONIC);
+}
+
+int64_t infq_time_cpu_ns(void)
+{
+    return clock_ns(CLOCK_PROCESS_CPUTIME_ID);
+}
