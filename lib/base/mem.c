@@ -52,13 +52,12 @@ static void account(size_t n_bytes)
 void *infq_mem_alloc(size_t n_bytes)
 {
     size_t total;
+    void *mem;
     char *p;
 
-    if (planned_failure() || !infq_add_size(n_bytes, 2 * HEADER, &total))
+    if (planned_failure() || !infq_add_size(n_bytes, HEADER, &total) || posix_memalign(&mem, HEADER, total))
         return NULL;
-    p = aligned_alloc(HEADER, total / HEADER * HEADER);
-    if (!p)
-        return NULL;
+    p = mem;
     memcpy(p, &n_bytes, sizeof(n_bytes));
     atomic_fetch_add(&n_live, 1);
     account(n_bytes);

@@ -1,0 +1,142 @@
+#include "tools/cmd.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "lib/base/cpu.h"
+
+static void on_signal(int sig)
+{
+    infq_interrupted = sig;
+}
+
+static void set_signals(void)
+{
+    struct sigaction a;
+
+    memset(&a, 0, sizeof(a));
+    a.sa_handler = on_signal;
+    a.sa_flags = (int)SA_RESETHAND; // a second Ctrl-C ends the process at once
+    sigaction(SIGINT, &a, NULL);
+    sigaction(SIGTERM, &a, NULL);
+    signal(SIGXFSZ, SIG_IGN); // a size limit then is a failed write with a message
+    signal(SIGPIPE, SIG_IGN);
+}
+
+static int finish(const char *tool, int code)
+{
+    if (fflush(stdout) || ferror(stdout)) {
+        fprintf(stderr, "%s: standard output cannot be written\n", tool);
+        return code == 0 || code == 1 || code == 6 ? 4 : code;
+    }
+    return code;
+}
+
+int cmd_fail(const char *name, const infq_err *err)
+{
+    fprintf(stderr, "%s: %s\n", name, err->msg);
+    return infq_status_exit(err->code);
+}
+
+static void list_commands(FILE *to, const char *tool, const char *summary, const cmd_row *rows, int n_rows)
+{
+    fprintf(to, "usage: %s COMMAND [options]\n\n%s\n\ncommands:\n", tool, summary);
+    for (int i = 0; i < n_rows; i++)
+        fprintf(to, "  %-10s %s\n", rows[i].name, rows[i].summary);
+    fprintf(to, "\n%s COMMAND --help tells the options of a command.\n", tool);
+}
+
+int cmd_main(const char *tool, const char *summary, const cmd_row *rows, int n_rows, int argc, char **argv)
+{
+    set_signals();
+    if (argc < 2) {
+        list_commands(stderr, tool, summary, rows, n_rows);
+        return 2;
+    }
+    if (strcmp(argv[1], "--version") == 0) {
+        printf("%s %s\n", tool, INFQ_VERSION);
+        return finish(tool, 0);
+    }
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
+        list_commands(stdout, tool, summary, rows, n_rows);
+        return finish(tool, 0);
+    }
+    for (int i = 0; i < n_rows; i++)
+        if (strcmp(argv[1], rows[i].name) == 0)
+            return finish(tool, rows[i].run(argc - 1, argv + 1));
+    fprintf(stderr, "%s: unknown command %s (see %s --help)\n", tool, argv[1], tool);
+    return 2;
+}
+
+int cmd_single(const char *tool, int (*run)(int argc, char **argv), int argc, char **argv)
+{
+    set_signals();
+    if (argc >= 2 && strcmp(argv[1], "--version") == 0) {
+        printf("%s %s\n", tool, INFQ_VERSION);
+        return finish(tool, 0);
+    }
+    return finish(tool, run(argc, argv));
+}
+
+static void wipe(cmd_sink *s)
+{
+    if (s->drawn)
+        fprintf(stderr, "\r\033[K");
+    s->drawn = false;
+}
+
+static void warn(void *ctx, const char *line)
+{
+    cmd_sink *s = ctx;
+
+    if (s->quiet)
+        return;
+    wipe(s);
+    fprintf(stderr, "%s: warning: %s\n", s->name, line);
+}
+
+static void progress(void *ctx, const char *what, uint64_t done, uint64_t total)
+{
+    cmd_sink *s = ctx;
+    int64_t now = infq_time_ns();
+    double share, elapsed;
+
+    if (s->quiet || !isatty(2) || total == 0 || now - s->last_ns < 100000000)
+        return;
+    s->last_ns = now;
+    share = (double)done / (double)total;
+    elapsed = (double)(now - s->started_ns) * 1e-9;
+    fprintf(stderr, "\r\033[K%3.0f %%  %.0f s", 100 * share, elapsed);
+    if (share > 0.02)
+        fprintf(stderr, ", %.0f s left", elapsed / share - elapsed);
+    fprintf(stderr, "  %.60s", what);
+    fflush(stderr);
+    s->drawn = true;
+}
+
+infq_log cmd_log(cmd_sink *sink, const char *name, bool quiet)
+{
+    infq_log log = { warn, progress, sink };
+
+    sink->name = name;
+    sink->quiet = quiet;
+    sink->started_ns = infq_time_ns();
+    sink->last_ns = 0;
+    sink->drawn = false;
+    return log;
+}
+
+void cmd_log_end(cmd_sink *sink)
+{
+    wipe(sink);
+}
+
+infq_status cmd_print(const infq_buf *text, infq_err *err)
+{
+    INFQ_TRY(infq_buf_status(text, err));
+    if (fwrite(text->data, 1, text->n, stdout) != text->n || fflush(stdout))
+        return infq_err_set(err, INFQ_E_IO, "standard output cannot be written");
+    return INFQ_E_OK;
+}
