@@ -16,7 +16,7 @@ PACKAGES := gcc make pkg-config libcjson-dev zlib1g-dev libpcre2-dev libutf8proc
 
 PKGS := libcjson zlib libpcre2-8 libutf8proc yaml-0.1 libcrypto libcurl
 CFLAGS_BASE := -std=c11 -D_GNU_SOURCE -DINFQ_VERSION='"$(VERSION)"' -I. -O2 -g -fopenmp -ffp-contract=off -fno-math-errno \
-	-Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Werror=implicit-function-declaration
+	-Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wno-format-truncation -Werror=implicit-function-declaration
 LDLIBS = $(shell pkg-config --libs $(PKGS) 2>/dev/null) -ldnnl -lm -lpthread
 CPPFLAGS_PKG = $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
 ifeq ($(SAN),1)
@@ -28,7 +28,6 @@ endif
 ISA_avx2 := -mavx2 -mfma -mf16c
 ISA_avx512 := $(ISA_avx2) -mavx512f -mavx512bw -mavx512dq -mavx512vl -mprefer-vector-width=512
 ISA_vnni := $(ISA_avx512) -mavx512vnni
-isa_flags = $(ISA_$(patsubst _%,%,$(suffix $(subst _,.,$(basename $(1))))))
 
 LIB_SRC := $(sort $(wildcard lib/*/*.c kernels/ref/*.c kernels/cpu/*.c))
 ifneq ($(ARCH),x86_64)

@@ -152,7 +152,7 @@ bool infq_parse_f64(const char *s, double lo, double hi, double *out)
     char *end;
     double v;
 
-    if (!*s || strchr(" \t\n+xX", *s))
+    if (!*s || strchr(" \t\n+", *s) || strpbrk(s, "xX"))
         return false;
     errno = 0;
     v = strtod(s, &end);
