@@ -2,7 +2,7 @@
 #ifndef INFQ_TOOLS_CMD_H
 #define INFQ_TOOLS_CMD_H
 
-#include "lib/base/buf.h"
+#include "lib/base/json.h"
 #include "lib/base/log.h"
 #include "tools/opt.h"
 
