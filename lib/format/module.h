@@ -21,13 +21,16 @@ typedef struct {
     int fused;          /* modules with equal ids are fused by engines (q,k,v; gate,up; w1,w3); -1 alone */
     int64_t n_rows, n_cols;
     bool conv1d;        /* stored [in, out] (GPT-2) */
+    bool target;        /* a linear layer of a block that quantization takes by default */
     size_t tensor;      /* index in the checkpoint of the (first) tensor */
 } infq_module;
 
 typedef struct infq_modules infq_modules;
-/* Names decide: every 2-D "X.weight" (and every "X.weight_packed") is a module. Works without config.json. A weight is
- * eligible for quantization when its role is not EMBED, HEAD, ROUTER, its layer >= 0 or its name ends in a known linear name,
- * and it has 2 dimensions; norms and 1-D tensors are no modules. */
+/* Names decide: every 2-D "X.weight" (and every "X.weight_packed") is a module; norms and 1-D tensors are none. Works
+ * without config.json. A module is a default target when its role is not EMBED, HEAD or ROUTER, it has elements, it is no
+ * part of a next-token (mtp) or vision branch, and its name ends in a known linear name or it sits in a numbered block
+ * and is called like a projection. A file in which no module is a target by this rule (a lone matrix) offers all its
+ * matrices of other roles. conv1d: GPT-2's four matrices, by config.json's model_type, else by the shape of c_attn. */
 infq_status infq_modules_find(const infq_checkpoint *ck, infq_modules **out, infq_err *err);
 void infq_modules_free(infq_modules *m);
 size_t infq_modules_count(const infq_modules *m);
@@ -35,5 +38,7 @@ const infq_module *infq_modules_get(const infq_modules *m, size_t i); /* checkpo
 const infq_module *infq_modules_by_name(const infq_modules *m, const char *name);
 /* A linear layer of a block that quantization takes by default. */
 bool infq_module_is_default_target(const infq_module *m);
+/* Role by name alone ("model.embed_tokens" is EMBED). */
+infq_role infq_role_of(const char *module);
 
 #endif
