@@ -6,6 +6,7 @@
 #include "lib/base/cpu.h"
 #include "lib/base/cursor.h"
 #include "lib/base/hash.h"
+#include "lib/base/json_edit.h"
 #include "lib/base/log.h"
 #include "lib/base/par.h"
 #include "lib/base/rng.h"
@@ -260,6 +261,36 @@ START_TEST(json_writer_output_reads_back)
 }
 END_TEST
 
+START_TEST(json_edit_keeps_every_other_byte)
+{
+    static const struct {
+        const char *text, *key, *value, *want; // value NULL: remove
+    } t[] = {
+        { "{\n  \"a\": 1,\n  \"b\": [2, {\"q\": \"}\"}]\n}\n", "q", "3",
+          "{\n  \"a\": 1,\n  \"b\": [2, {\"q\": \"}\"}],\n  \"q\": 3\n}\n" },
+        { "{ \"a\" : 1 , \"q\":{\"x\":[1]}, \"c\":\"\\\"\"}", "q", "null", "{ \"a\" : 1 , \"q\":null, \"c\":\"\\\"\"}" },
+        { "{}", "q", "1", "{\"q\": 1}" },
+        { "{\"a\":1,\"q\":2,\"c\":3}", "q", NULL, "{\"a\":1,\"c\":3}" },
+        { "{\"a\":1,\n\"q\":2\n}", "q", NULL, "{\"a\":1\n}" },
+        { "{\"q\":2, \"a\":1}", "q", NULL, "{\"a\":1}" },
+        { "{\"q\":2}", "q", NULL, "{}" },
+        { "{\"a\":{\"q\":2}}", "q", NULL, "{\"a\":{\"q\":2}}" },
+    };
+    infq_err err;
+
+    for (size_t i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
+        infq_buf b;
+        infq_buf_init(&b);
+        if (t[i].value)
+            ck_ok(infq_json_set(t[i].text, strlen(t[i].text), t[i].key, t[i].value, &b, &err), err);
+        else
+            ck_ok(infq_json_remove(t[i].text, strlen(t[i].text), t[i].key, &b, &err), err);
+        ck_assert_str_eq(b.data, t[i].want);
+        infq_buf_deinit(&b);
+    }
+}
+END_TEST
+
 START_TEST(sha256_equals_the_standards_examples)
 {
     char hex[65];
@@ -394,6 +425,7 @@ int main(void)
     t = tcase_create("json");
     tcase_add_test(t, json_refuses_what_rfc_8259_refuses);
     tcase_add_test(t, json_writer_output_reads_back);
+    tcase_add_test(t, json_edit_keeps_every_other_byte);
     suite_add_tcase(s, t);
     t = tcase_create("machine");
     tcase_add_test(t, sha256_equals_the_standards_examples);
