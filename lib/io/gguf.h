@@ -26,15 +26,20 @@ typedef struct {
     bool is_array;
     uint64_t n;               /* elements; 1 when not an array */
     const uint8_t *data;      /* first element's bytes, unaligned (bounds were checked) */
+    size_t n_data;            /* bytes of all elements, string lengths included */
 } infq_gguf_value;
 
 typedef struct infq_gguf infq_gguf;
-/* Verdicts of specs/vectors/gguf_cases.json. data must outlive the result. */
+/* Verdicts of specs/vectors/gguf_cases.json, and also refused: shapes whose product overflows, keys and names with a
+ * zero byte. FORMAT names key or tensor and the rule; UNSUPPORTED for other versions. data must outlive the result. */
 infq_status infq_gguf_parse(const uint8_t *data, size_t size, infq_gguf **out, infq_err *err);
 void infq_gguf_free(infq_gguf *g);
 size_t infq_gguf_count(const infq_gguf *g);
 const infq_gguf_tensor *infq_gguf_get(const infq_gguf *g, size_t i);
+const infq_gguf_tensor *infq_gguf_find(const infq_gguf *g, const char *name);
 const infq_gguf_value *infq_gguf_value_find(const infq_gguf *g, const char *key);
+size_t infq_gguf_value_count(const infq_gguf *g);
+const infq_gguf_value *infq_gguf_value_get(const infq_gguf *g, size_t i);
 /* Number of a scalar value or of element i; strings: borrowed bytes (not NUL-terminated). */
 bool infq_gguf_number(const infq_gguf_value *v, uint64_t i, double *out);
 /* Strings of an array are walked in order: *pos starts at 0 and is moved on. */
