@@ -1,0 +1,52 @@
+/* Texts for perplexity and KL divergence, and the text preparation that published scores depend on (specs 1.3, 6.2). */
+#ifndef INFQ_EVAL_CORPUS_H
+#define INFQ_EVAL_CORPUS_H
+
+#include <stdint.h>
+
+#include "lib/base/buf.h"
+
+/* Whole file, plain or gzip (told by its first bytes); at most max_bytes after unpacking. Appends to out. */
+infq_status infq_corpus_read(const char *path, size_t max_bytes, infq_buf *out, infq_err *err);
+
+/* White space as Python's str.isspace sees it: the rule behind trailing blanks and word counts. */
+bool infq_is_space(uint32_t cp);
+/* Bytes of s[0..n) without trailing (leading) white space: new length (offset of the first other byte). */
+size_t infq_rstrip(const char *s, size_t n);
+size_t infq_lstrip(const char *s, size_t n);
+/* Fields of a split at runs of white space, empty ones at the ends counted: at least 1. */
+int64_t infq_count_words(const char *s, size_t n);
+
+/* HellaSwag's cleaning: trim, " [title]" becomes ". ", bracketed parts go, two blanks become one (one pass). Appends. */
+void infq_clean_hellaswag(const char *s, size_t n, infq_buf *out);
+/* First character in title case, the rest in lower case, as Python's str.capitalize. Appends. */
+void infq_capitalize(const char *s, size_t n, infq_buf *out);
+/* First character in lower case, the rest as it is. Appends. */
+void infq_lower_first(const char *s, size_t n, infq_buf *out);
+/* WikiText back to ordinary typography, in the order of specs 6.2. Appends. */
+infq_status infq_detokenize_wikitext(const char *s, size_t n, infq_buf *out, infq_err *err);
+
+/* How the bytes of a file become documents. */
+typedef enum {
+    INFQ_CORPUS_PLAIN,    /* the whole file is one document; JSON Lines with "text" give one each */
+    INFQ_CORPUS_WIKI_RAW, /* WikiText, the raw file */
+    INFQ_CORPUS_WIKI_ROWS,/* its lines joined by blank lines, as a published data set joins them */
+    INFQ_CORPUS_WIKI_PAGES/* one document a page, detokenised; words and bytes counted before */
+} infq_corpus_form;
+
+typedef struct {
+    const char *text;
+    size_t n;
+    int64_t words, bytes; /* of the original text */
+} infq_corpus_doc;
+
+typedef struct infq_corpus infq_corpus;
+/* join: JSON Lines rows are joined by blank lines into one document (perplexity of one text). max_docs 0: all. */
+infq_status infq_corpus_open(const char *path, infq_corpus_form form, bool join, int64_t max_docs, infq_corpus **out,
+                             infq_err *err);
+void infq_corpus_free(infq_corpus *c);
+size_t infq_corpus_count(const infq_corpus *c);
+const infq_corpus_doc *infq_corpus_get(const infq_corpus *c, size_t i);
+const char *infq_corpus_digest(const infq_corpus *c); /* SHA-256 of the documents' texts */
+
+#endif

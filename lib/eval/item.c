@@ -1,0 +1,541 @@
+#include "lib/eval/item.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "lib/base/arena.h"
+#include "lib/base/file.h"
+#include "lib/base/json.h"
+#include "lib/base/str.h"
+#include "lib/eval/corpus.h"
+
+#define SCHEMA "infq.items/1"
+#define MAX_FILE ((size_t)8 << 30)
+#define MAX_CONTINUATIONS 100000
+
+struct infq_items {
+    infq_item_key key;
+    infq_arena *arena;
+    infq_item **items;     /* each in the arena, so that pointers stay */
+    int64_t n, cap;
+};
+
+struct infq_item_log {
+    FILE *f;
+    char path[4096];
+    infq_item_key key;
+};
+
+static const char *const kind_names[] = {"choice", "target", "window"};
+
+infq_status infq_items_new(const infq_item_key *key, infq_items **out, infq_err *err)
+{
+    infq_items *s;
+    infq_status st;
+
+    INFQ_TRY(infq_mem_new(1, sizeof(*s), "items", (void **)&s, err));
+    memset(s, 0, sizeof(*s));
+    s->key = *key;
+    st = infq_arena_new((size_t)1 << 18, &s->arena, err);
+    if (st)
+        infq_mem_free(s);
+    else
+        *out = s;
+    return st;
+}
+
+void infq_items_free(infq_items *s)
+{
+    if (!s)
+        return;
+    infq_arena_free(s->arena);
+    infq_mem_free(s->items);
+    infq_mem_free(s);
+}
+
+int64_t infq_items_count(const infq_items *s)
+{
+    return s->n;
+}
+
+infq_item *infq_items_get(const infq_items *s, int64_t i)
+{
+    return s->items[i];
+}
+
+const infq_item_key *infq_items_key(const infq_items *s)
+{
+    return &s->key;
+}
+
+/* The five arrays lie behind the item in one block: widest first. */
+infq_status infq_items_add(infq_items *s, int64_t n, infq_item **out, infq_err *err)
+{
+    infq_item *it;
+    size_t each = sizeof(double) + 3 * sizeof(int64_t) + sizeof(bool), n_bytes;
+    char *block;
+
+    if (n < 0 || n > MAX_CONTINUATIONS || !infq_mul_size((size_t)n, each, &n_bytes))
+        return infq_err_set(err, INFQ_E_FORMAT, "%lld continuations in one item", (long long)n);
+    if (s->n == s->cap) {
+        size_t cap = s->cap ? 2 * (size_t)s->cap : 256, size;
+        void *p;
+        if (!infq_mul_size(cap, sizeof(*s->items), &size) || !(p = infq_mem_realloc(s->items, size)))
+            return infq_err_set(err, INFQ_E_NOMEM, "%zu items do not fit in memory", cap);
+        s->items = p;
+        s->cap = (int64_t)cap;
+    }
+    INFQ_TRY(infq_arena_calloc(s->arena, 1, sizeof(*it) + n_bytes, "item", (void **)&block, err));
+    it = (infq_item *)block;
+    it->n = n;
+    it->gold = -1;
+    it->ll = (double *)(block + sizeof(*it));
+    it->n_tokens = (int64_t *)(it->ll + n);
+    it->chars = it->n_tokens + n;
+    it->bytes = it->chars + n;
+    it->greedy = (bool *)(it->bytes + n);
+    s->items[s->n++] = it;
+    *out = it;
+    return 0;
+}
+
+static void set_metric(infq_item *it, const char *name, double value)
+{
+    infq_item_metric *m = &it->metrics[it->n_metrics++];
+
+    snprintf(m->name, sizeof(m->name), "%s", name);
+    m->value = value;
+}
+
+/* Index of the largest ll / length; a length of 0 counts as 1, as an empty choice has no length to share by. */
+static int64_t best(const infq_item *it, const int64_t *length)
+{
+    int64_t at = 0;
+    double top = -INFINITY;
+
+    for (int64_t i = 0; i < it->n; i++) {
+        double v = it->ll[i] / (length && length[i] > 0 ? (double)length[i] : 1);
+        if (i == 0 || v > top) {
+            top = v;
+            at = i;
+        }
+    }
+    return at;
+}
+
+void infq_item_finish(infq_item *it)
+{
+    it->n_metrics = 0;
+    it->pick = best(it, NULL);
+    it->pick_norm = best(it, it->chars);
+    it->pick_bytes = best(it, it->bytes);
+    if (it->kind == INFQ_ITEM_CHOICE) {
+        set_metric(it, "acc", it->pick == it->gold);
+        set_metric(it, "acc_norm", it->pick_norm == it->gold);
+        set_metric(it, "acc_bytes", it->pick_bytes == it->gold);
+    } else if (it->kind == INFQ_ITEM_TARGET) {
+        set_metric(it, "acc", it->greedy[0]);
+        set_metric(it, "ll", it->ll[0]);
+    }
+}
+
+bool infq_item_metric_get(const infq_item *it, const char *name, double *out)
+{
+    for (int i = 0; i < it->n_metrics; i++) {
+        if (strcmp(it->metrics[i].name, name) == 0) {
+            *out = it->metrics[i].value;
+            return true;
+        }
+    }
+    return false;
+}
+
+static void write_counts(infq_jw *w, const char *key, const int64_t *v, int64_t n)
+{
+    infq_jw_key(w, key);
+    infq_jw_arr(w);
+    for (int64_t i = 0; i < n; i++)
+        infq_jw_i64(w, v[i]);
+    infq_jw_end_arr(w);
+}
+
+void infq_item_write(const infq_item_key *key, const infq_item *it, infq_buf *to)
+{
+    infq_jw w = infq_jw_over(to, 0);
+
+    infq_jw_obj(&w);
+    infq_jw_key(&w, "task");
+    infq_jw_str(&w, key->task);
+    infq_jw_key(&w, "doc");
+    infq_jw_i64(&w, it->doc);
+    infq_jw_key(&w, "kind");
+    infq_jw_str(&w, kind_names[it->kind]);
+    infq_jw_key(&w, "request");
+    infq_jw_str(&w, it->request);
+    if (it->kind == INFQ_ITEM_CHOICE) {
+        infq_jw_key(&w, "gold");
+        infq_jw_i64(&w, it->gold);
+    }
+    infq_jw_key(&w, "ll");
+    infq_jw_arr(&w);
+    for (int64_t i = 0; i < it->n; i++)
+        infq_jw_f64(&w, it->ll[i]);
+    infq_jw_end_arr(&w);
+    write_counts(&w, "tokens", it->n_tokens, it->n);
+    if (it->kind != INFQ_ITEM_WINDOW) {
+        infq_jw_key(&w, "greedy");
+        infq_jw_arr(&w);
+        for (int64_t i = 0; i < it->n; i++)
+            infq_jw_bool(&w, it->greedy[i]);
+        infq_jw_end_arr(&w);
+        write_counts(&w, "chars", it->chars, it->n);
+        write_counts(&w, "bytes", it->bytes, it->n);
+    }
+    if (it->kind == INFQ_ITEM_CHOICE) {
+        infq_jw_key(&w, "pick");
+        infq_jw_i64(&w, it->pick);
+        infq_jw_key(&w, "pick_norm");
+        infq_jw_i64(&w, it->pick_norm);
+        infq_jw_key(&w, "pick_bytes");
+        infq_jw_i64(&w, it->pick_bytes);
+    }
+    infq_jw_key(&w, "metrics");
+    infq_jw_obj(&w);
+    for (int i = 0; i < it->n_metrics; i++) {
+        infq_jw_key(&w, it->metrics[i].name);
+        infq_jw_f64(&w, it->metrics[i].value);
+    }
+    infq_jw_end_obj(&w);
+    infq_jw_end_obj(&w);
+}
+
+typedef struct {
+    const char *name;
+    size_t offset, cap;
+} key_field;
+
+#define FIELD(f) {#f, offsetof(infq_item_key, f), sizeof(((infq_item_key *)0)->f)}
+static const key_field key_fields[] = {FIELD(model), FIELD(model_digest), FIELD(task), FIELD(task_digest), FIELD(tokenizer),
+                                       FIELD(metric), FIELD(settings)};
+#define N_KEY_FIELDS (sizeof(key_fields) / sizeof(key_fields[0]))
+
+static void write_key(const infq_item_key *key, infq_buf *to)
+{
+    infq_jw w = infq_jw_over(to, 0);
+
+    infq_jw_arr(&w);
+    infq_jw_str(&w, SCHEMA);
+    infq_jw_obj(&w);
+    for (size_t i = 0; i < N_KEY_FIELDS; i++) {
+        infq_jw_key(&w, key_fields[i].name);
+        infq_jw_str(&w, (const char *)key + key_fields[i].offset);
+    }
+    infq_jw_end_obj(&w);
+    infq_jw_end_arr(&w);
+}
+
+static infq_status read_key(const cJSON *line, infq_item_key *key, infq_err *err)
+{
+    const cJSON *schema = cJSON_GetArrayItem(line, 0), *o = cJSON_GetArrayItem(line, 1);
+
+    if (!cJSON_IsString(schema) || strcmp(schema->valuestring, SCHEMA) != 0 || !cJSON_IsObject(o))
+        return infq_err_set(err, INFQ_E_FORMAT, "the first line is not [\"%s\", {...}]", SCHEMA);
+    for (size_t i = 0; i < N_KEY_FIELDS; i++) {
+        const char *v;
+        INFQ_TRY(infq_json_str(o, key_fields[i].name, "", &v, err));
+        if (strlen(v) >= key_fields[i].cap)
+            return infq_err_set(err, INFQ_E_FORMAT, "%s is longer than %zu bytes", key_fields[i].name, key_fields[i].cap - 1);
+        memset((char *)key + key_fields[i].offset, 0, key_fields[i].cap);
+        strcpy((char *)key + key_fields[i].offset, v);
+    }
+    return 0;
+}
+
+const char *infq_item_key_differs(const infq_item_key *a, const infq_item_key *b, const char **va, const char **vb)
+{
+    for (size_t i = 2; i < N_KEY_FIELDS; i++) {
+        *va = (const char *)a + key_fields[i].offset;
+        *vb = (const char *)b + key_fields[i].offset;
+        if ((*va)[0] && (*vb)[0] && strcmp(*va, *vb) != 0)
+            return key_fields[i].name;
+    }
+    return NULL;
+}
+
+static infq_status read_counts(const cJSON *o, const char *key, int64_t n, int64_t *out, infq_err *err)
+{
+    const cJSON *a = infq_json_get(o, key);
+
+    if (!a)
+        return 0;
+    if (!cJSON_IsArray(a) || cJSON_GetArraySize(a) != n)
+        return infq_err_set(err, INFQ_E_FORMAT, "%s has %d entries, ll has %lld", key, cJSON_GetArraySize(a), (long long)n);
+    for (int64_t i = 0; i < n; i++) {
+        const cJSON *v = cJSON_GetArrayItem(a, (int)i);
+        if (cJSON_IsBool(v))
+            out[i] = cJSON_IsTrue(v);
+        else if (cJSON_IsNumber(v) && v->valuedouble >= 0 && v->valuedouble < 9e15)
+            out[i] = (int64_t)v->valuedouble;
+        else
+            return infq_err_set(err, INFQ_E_FORMAT, "%s holds something that is no count", key);
+    }
+    return 0;
+}
+
+static infq_status read_metrics(const cJSON *o, infq_item *it, infq_err *err)
+{
+    const cJSON *v;
+
+    it->n_metrics = 0;
+    cJSON_ArrayForEach(v, o) {
+        if (!cJSON_IsNumber(v) || !isfinite(v->valuedouble))
+            return infq_err_set(err, INFQ_E_NUMERIC, "metric %.20s is no finite number", v->string);
+        if (it->n_metrics == INFQ_ITEM_METRICS || strlen(v->string) >= sizeof(it->metrics[0].name))
+            return infq_err_set(err, INFQ_E_FORMAT, "more than %d metrics, or a long name", INFQ_ITEM_METRICS);
+        set_metric(it, v->string, v->valuedouble);
+    }
+    return 0;
+}
+
+/* Our line. */
+static infq_status read_item(infq_items *s, const cJSON *o, infq_err *err)
+{
+    const cJSON *ll = infq_json_get(o, "ll");
+    const char *kind, *request;
+    infq_item *it;
+    int64_t n = cJSON_IsArray(ll) ? cJSON_GetArraySize(ll) : -1, *flags = NULL;
+    infq_status st;
+
+    if (n < 1)
+        return infq_err_set(err, INFQ_E_FORMAT, "ll is not a list of numbers");
+    INFQ_TRY(infq_items_add(s, n, &it, err));
+    INFQ_TRY(infq_json_str(o, "kind", "", &kind, err));
+    INFQ_TRY(infq_json_str(o, "request", "", &request, err));
+    INFQ_TRY(infq_json_i64(o, "doc", -1, &it->doc, err));
+    INFQ_TRY(infq_json_i64(o, "gold", -1, &it->gold, err));
+    INFQ_TRY(infq_json_i64(o, "pick", 0, &it->pick, err));
+    INFQ_TRY(infq_json_i64(o, "pick_norm", 0, &it->pick_norm, err));
+    INFQ_TRY(infq_json_i64(o, "pick_bytes", 0, &it->pick_bytes, err));
+    for (it->kind = 0; it->kind <= INFQ_ITEM_WINDOW && strcmp(kind, kind_names[it->kind]) != 0; it->kind++)
+        ;
+    if (it->kind > INFQ_ITEM_WINDOW || it->doc < 0 || strlen(request) >= sizeof(it->request))
+        return infq_err_set(err, INFQ_E_FORMAT, "kind, doc or request is missing or not as it should be");
+    strcpy(it->request, request);
+    for (int64_t i = 0; i < n; i++) {
+        const cJSON *v = cJSON_GetArrayItem(ll, (int)i);
+        if (!cJSON_IsNumber(v) || !isfinite(v->valuedouble))
+            return infq_err_set(err, INFQ_E_NUMERIC, "ll holds something that is no finite number");
+        it->ll[i] = v->valuedouble;
+    }
+    INFQ_TRY(read_counts(o, "tokens", n, it->n_tokens, err));
+    INFQ_TRY(read_counts(o, "chars", n, it->chars, err));
+    INFQ_TRY(read_counts(o, "bytes", n, it->bytes, err));
+    INFQ_TRY(infq_mem_new((size_t)n, sizeof(*flags), "flags", (void **)&flags, err));
+    memset(flags, 0, (size_t)n * sizeof(*flags));
+    st = read_counts(o, "greedy", n, flags, err);
+    for (int64_t i = 0; !st && i < n; i++)
+        it->greedy[i] = flags[i] != 0;
+    infq_mem_free(flags);
+    return st ? st : read_metrics(infq_json_get(o, "metrics"), it, err);
+}
+
+/* A line of the reference harness: doc_id, filter, metrics by name, hashes. Lines of other filters than the first are passed over. */
+static infq_status read_sample(infq_items *s, const cJSON *o, infq_err *err)
+{
+    const cJSON *names = infq_json_get(o, "metrics"), *v;
+    const char *filter, *prompt, *doc_hash;
+    infq_item *it;
+
+    INFQ_TRY(infq_json_str(o, "filter", "none", &filter, err));
+    if (s->n == 0)
+        snprintf(s->key.settings, sizeof(s->key.settings), "filter=%.100s", filter);
+    else if (strncmp(s->key.settings + 7, filter, 100) != 0)
+        return 0;
+    INFQ_TRY(infq_items_add(s, 1, &it, err));
+    it->kind = INFQ_ITEM_TARGET;
+    INFQ_TRY(infq_json_i64(o, "doc_id", -1, &it->doc, err));
+    INFQ_TRY(infq_json_str(o, "prompt_hash", "", &prompt, err));
+    INFQ_TRY(infq_json_str(o, "doc_hash", "", &doc_hash, err));
+    snprintf(it->request, sizeof(it->request), "%.32s%.32s", doc_hash, prompt);
+    // hashes may be padded with zeros in front: their ends tell them apart
+    if (strlen(doc_hash) == 64 && strlen(prompt) == 64)
+        snprintf(it->request, sizeof(it->request), "%s%s", doc_hash + 32, prompt + 32);
+    if (it->doc < 0)
+        return infq_err_set(err, INFQ_E_FORMAT, "doc_id is missing");
+    cJSON_ArrayForEach(v, names) {
+        double value;
+        if (!cJSON_IsString(v) || strlen(v->valuestring) >= sizeof(it->metrics[0].name) || it->n_metrics == INFQ_ITEM_METRICS)
+            continue;
+        if (!cJSON_IsNumber(infq_json_get(o, v->valuestring)))
+            continue; // corpus metrics are no numbers of one item
+        INFQ_TRY(infq_json_f64(o, v->valuestring, 0, &value, err));
+        if (!isfinite(value))
+            return infq_err_set(err, INFQ_E_NUMERIC, "metric %s is not finite", v->valuestring);
+        set_metric(it, v->valuestring, value);
+    }
+    if (it->n_metrics == 0)
+        return infq_err_set(err, INFQ_E_FORMAT, "no metric with a number");
+    if (!s->key.metric[0])
+        snprintf(s->key.metric, sizeof(s->key.metric), "%s", it->metrics[0].name);
+    return 0;
+}
+
+static infq_status read_line(infq_items *s, const char *line, size_t n, size_t number, infq_err *err)
+{
+    cJSON *o = NULL;
+    char what[64];
+    infq_status st;
+
+    snprintf(what, sizeof(what), "line %zu", number);
+    INFQ_TRY(infq_json_parse(line, n, what, &o, err));
+    if (cJSON_IsArray(o) && number == 1)
+        st = read_key(o, &s->key, err);
+    else if (infq_json_get(o, "doc_id"))
+        st = read_sample(s, o, err);
+    else
+        st = read_item(s, o, err);
+    cJSON_Delete(o);
+    return st ? infq_err_in(err, "line %zu", number) : 0;
+}
+
+/* Reads complete lines; *end is the offset behind the last one. A last line without newline counts only if `last_too`. */
+static infq_status read_lines(infq_items *s, const char *text, size_t n, bool last_too, size_t *end, infq_err *err)
+{
+    size_t at = 0, number = 0;
+
+    while (at < n) {
+        const char *nl = memchr(text + at, '\n', n - at);
+        size_t len = nl ? (size_t)(nl - text) - at : n - at;
+        number++;
+        if (!nl && !last_too)
+            break;
+        if (infq_rstrip(text + at, len) > 0)
+            INFQ_TRY(read_line(s, text + at, len, number, err));
+        at += len + (nl ? 1 : 0);
+    }
+    *end = at;
+    return 0;
+}
+
+infq_status infq_items_load(const char *path, infq_items **out, infq_err *err)
+{
+    infq_item_key none;
+    infq_items *s = NULL;
+    infq_buf text;
+    infq_status st;
+    size_t end;
+
+    memset(&none, 0, sizeof(none));
+    infq_buf_init(&text);
+    st = infq_items_new(&none, &s, err);
+    if (!st)
+        st = infq_corpus_read(path, MAX_FILE, &text, err);
+    if (st)
+        goto done;
+    st = read_lines(s, text.data, text.n, true, &end, err);
+    if (!st && s->n == 0)
+        st = infq_err_set(err, INFQ_E_FORMAT, "holds no items");
+    if (st)
+        infq_err_in(err, "%s", path);
+done:
+    infq_buf_deinit(&text);
+    if (st)
+        infq_items_free(s);
+    else
+        *out = s;
+    return st;
+}
+
+/* Items of an interrupted run, if the file has the same key. *end: bytes to keep, 0 to begin anew. */
+static infq_status take_up(const char *path, infq_items *s, size_t *end, infq_err *err)
+{
+    infq_item_key want = s->key;
+    infq_buf text;
+    infq_status st;
+
+    infq_buf_init(&text);
+    st = infq_file_read(path, MAX_FILE, &text, err);
+    if (!st && text.n == 0) {
+        *end = 0;
+    } else if (!st && read_lines(s, text.data, text.n, false, end, err)) {
+        st = infq_err_set(err, INFQ_E_EXISTS, "%s is there and is no item file of ours: remove it or name another", path);
+    } else if (!st && *end > 0) { // a torn first line leaves nothing to compare
+        for (size_t i = 0; i < N_KEY_FIELDS && !st; i++) {
+            const char *a = (const char *)&s->key + key_fields[i].offset, *b = (const char *)&want + key_fields[i].offset;
+            if (strcmp(a, b) != 0)
+                st = infq_err_set(err, INFQ_E_EXISTS, "%s was made with another %s (%.60s, not %.60s): remove it or name another",
+                                  path, key_fields[i].name, a, b);
+        }
+    }
+    s->key = want;
+    infq_buf_deinit(&text);
+    return st;
+}
+
+infq_status infq_item_log_open(const char *path, infq_items *s, infq_item_log **out, infq_err *err)
+{
+    infq_item_log *l = NULL;
+    infq_buf line;
+    infq_status st = 0;
+    size_t end = 0;
+
+    if (strlen(path) >= sizeof(l->path))
+        return infq_err_set(err, INFQ_E_IO, "%.40s...: the path is too long", path);
+    if (infq_path_exists(path))
+        INFQ_TRY(take_up(path, s, &end, err));
+    INFQ_TRY(infq_mem_new(1, sizeof(*l), "item file", (void **)&l, err));
+    strcpy(l->path, path);
+    l->key = s->key;
+    l->f = fopen(path, end ? "r+b" : "wb");
+    infq_buf_init(&line);
+    if (!l->f || (end && (ftruncate(fileno(l->f), (off_t)end) || fseeko(l->f, (off_t)end, SEEK_SET)))) {
+        st = infq_err_set(err, INFQ_E_IO, "%s: %s", path, strerror(errno));
+    } else if (!end) {
+        write_key(&s->key, &line);
+        infq_buf_char(&line, '\n');
+        st = infq_buf_status(&line, err);
+        if (!st && fwrite(line.data, 1, line.n, l->f) != line.n)
+            st = infq_err_set(err, INFQ_E_IO, "%s: %s", path, strerror(errno));
+    }
+    infq_buf_deinit(&line);
+    if (st) {
+        if (l->f)
+            fclose(l->f);
+        infq_mem_free(l);
+        return st;
+    }
+    *out = l;
+    return 0;
+}
+
+infq_status infq_item_log_add(infq_item_log *l, const infq_item *it, infq_err *err)
+{
+    infq_buf line;
+    infq_status st;
+
+    infq_buf_init(&line);
+    infq_item_write(&l->key, it, &line);
+    infq_buf_char(&line, '\n');
+    st = infq_buf_status(&line, err);
+    if (!st && (fwrite(line.data, 1, line.n, l->f) != line.n || fflush(l->f)))
+        st = infq_err_set(err, INFQ_E_IO, "%s: %s", l->path, strerror(errno));
+    infq_buf_deinit(&line);
+    return st;
+}
+
+infq_status infq_item_log_close(infq_item_log *l, infq_err *err)
+{
+    infq_status st = 0;
+
+    if (!l)
+        return 0;
+    if (fflush(l->f) || fsync(fileno(l->f)))
+        st = infq_err_set(err, INFQ_E_IO, "%s: %s", l->path, strerror(errno));
+    fclose(l->f);
+    infq_mem_free(l);
+    return st;
+}

@@ -1,0 +1,73 @@
+/* One scored thing as one JSON line: written as it is scored, readable back, resumable.
+ *
+ * The first line of a file is an array, ["infq.items/1", {"model", "model_digest", "tokenizer", "task", "task_digest", "metric",
+ * "settings"}]: what the scores depend on. Every other line is an object (docs/design/evaluation.md):
+ *   task, doc (index in the task's file), kind "choice" | "target" | "window", request (first 16 hex digits of SHA-256 over all
+ *   token ids that were fed and scored), gold, ll (sum of natural log-probabilities, one a continuation), tokens (scored, one a
+ *   continuation), greedy, chars, bytes, pick, pick_norm, pick_bytes, metrics {name: value}.
+ * Nothing in it depends on batch size, order, threads or time. Sample logs of the reference harness (specs 6.4) are read too. */
+#ifndef INFQ_EVAL_ITEM_H
+#define INFQ_EVAL_ITEM_H
+
+#include <stdint.h>
+
+#include "lib/base/buf.h"
+
+typedef enum { INFQ_ITEM_CHOICE, INFQ_ITEM_TARGET, INFQ_ITEM_WINDOW } infq_item_kind;
+
+#define INFQ_ITEM_METRICS 8
+typedef struct {
+    char name[24];
+    double value;
+} infq_item_metric;
+
+typedef struct {
+    int64_t doc;
+    infq_item_kind kind;
+    char request[65];      /* hex; "" when unknown */
+    int64_t gold;          /* CHOICE only, -1 otherwise */
+    int64_t n;             /* continuations */
+    double *ll;            /* [n] */
+    int64_t *n_tokens, *chars, *bytes; /* [n] */
+    bool *greedy;          /* [n] */
+    int64_t pick, pick_norm, pick_bytes;
+    int n_metrics;
+    infq_item_metric metrics[INFQ_ITEM_METRICS];
+} infq_item;
+
+/* What scores depend on; compared field by field. */
+typedef struct {
+    char model[256], model_digest[65], tokenizer[65], task[128], task_digest[65], metric[24], settings[192];
+} infq_item_key;
+
+typedef struct infq_items infq_items;
+infq_status infq_items_new(const infq_item_key *key, infq_items **out, infq_err *err);
+void infq_items_free(infq_items *s);
+/* A new item with room for n continuations, all zero; pointers stay valid until free. */
+infq_status infq_items_add(infq_items *s, int64_t n, infq_item **out, infq_err *err);
+int64_t infq_items_count(const infq_items *s);
+infq_item *infq_items_get(const infq_items *s, int64_t i);
+const infq_item_key *infq_items_key(const infq_items *s);
+/* Reads a file, ours or a sample log. FORMAT with file, line, rule; numbers that are not finite are NUMERIC. */
+infq_status infq_items_load(const char *path, infq_items **out, infq_err *err);
+
+/* Fills picks (ties: lowest index) and the metrics acc, acc_norm, acc_bytes (CHOICE) or acc, ll (TARGET) from ll, gold, lengths. */
+void infq_item_finish(infq_item *it);
+/* Value of a metric by name; false if the item has none. */
+bool infq_item_metric_get(const infq_item *it, const char *name, double *out);
+
+/* Appends the line without newline. */
+void infq_item_write(const infq_item_key *key, const infq_item *it, infq_buf *to);
+
+/* An item file being written. */
+typedef struct infq_item_log infq_item_log;
+/* Creates path, or goes on with it: complete items that are there are read into s (which has the key), a torn last line is cut.
+ * EXISTS when the file was made with another key (the first difference is named) or is no item file. */
+infq_status infq_item_log_open(const char *path, infq_items *s, infq_item_log **out, infq_err *err);
+infq_status infq_item_log_add(infq_item_log *l, const infq_item *it, infq_err *err);
+infq_status infq_item_log_close(infq_item_log *l, infq_err *err); /* flushes; frees also on failure */
+/* Name of the first field in which two keys differ ("model" and "model_digest" left out), NULL if none. Fields that one side does not
+ * know ("") are not compared. */
+const char *infq_item_key_differs(const infq_item_key *a, const infq_item_key *b, const char **va, const char **vb);
+
+#endif
