@@ -144,12 +144,12 @@ static char *grouped(int64_t v, char out[32])
 void infq_inspect_text(const infq_checkpoint *ck, const infq_inspect *in, bool tensors, infq_buf *to)
 {
     const infq_config *c = &in->config;
-    char a[32], b[32];
+    char a[32], size[32];
 
     infq_buf_fmt(to, "%s: %s parameters in %lld tensors, %zu file%s, %s, %s, %.3f bits per weight\n", infq_checkpoint_path(ck),
                  grouped(in->n_params, a), (long long)in->n_tensors, infq_checkpoint_shard_count(ck),
                  infq_checkpoint_shard_count(ck) == 1 ? "" : "s", in->format,
-                 infq_format_bytes((double)in->tensor_bytes, b, sizeof(b)), in->bits_per_weight);
+                 infq_format_bytes((double)in->tensor_bytes, size, sizeof(size)), in->bits_per_weight);
     if (in->n_quantized_params)
         infq_buf_fmt(to, "quantized: %s parameters, %s, %.3f bits per weight\n", grouped(in->n_quantized_params, a), in->codec,
                      in->bits_per_quantized_weight);
