@@ -1,0 +1,326 @@
+#include "tests/testlib.h"
+
+#include "lib/base/rng.h"
+#include "lib/compress/convert.h"
+#include "lib/report/inspect.h"
+
+static const infq_log quiet = { NULL, NULL, NULL };
+
+// A folder (or bare file) of two BF16 matrices, an F32 vector and an I64 scalar.
+static void make_model(const char *path, bool bare, const float *special, int64_t n_special)
+{
+    infq_folder_options fo;
+    infq_folder *f = NULL;
+    infq_err err;
+    infq_rng rng = infq_rng_seed(3);
+    int64_t shape[2] = { 96, 64 }, vec[1] = { n_special }, one[1] = { 1 }, value = 42;
+    static uint16_t w[96 * 64];
+
+    memset(&fo, 0, sizeof(fo));
+    fo.path = path;
+    fo.bare = bare;
+    memset(fo.fingerprint, 'a', 64);
+    ck_ok(infq_folder_begin(&fo, &f, &err), err);
+    ck_ok(infq_folder_declare(f, "model.layers.0.mlp.up_proj.weight", INFQ_DTYPE_BF16, 2, shape, &err), err);
+    ck_ok(infq_folder_declare(f, "model.layers.0.mlp.gate_proj.weight", INFQ_DTYPE_BF16, 2, shape, &err), err);
+    ck_ok(infq_folder_declare(f, "x", INFQ_DTYPE_F32, 1, vec, &err), err);
+    ck_ok(infq_folder_declare(f, "step", INFQ_DTYPE_I64, 1, one, &err), err);
+    ck_ok(infq_folder_meta(f, "origin", "test", &err), err);
+    ck_ok(infq_folder_seal(f, &err), err);
+    for (int k = 0; k < 2; k++) {
+        for (int i = 0; i < 96 * 64; i++)
+            w[i] = infq_bf16_encode((float)infq_rng_normal(&rng));
+        ck_ok(infq_folder_write(f, k ? "model.layers.0.mlp.gate_proj.weight" : "model.layers.0.mlp.up_proj.weight", 0, w,
+                                sizeof(w), &err), err);
+    }
+    ck_ok(infq_folder_write(f, "x", 0, special, (size_t)n_special * sizeof(float), &err), err);
+    ck_ok(infq_folder_write(f, "step", 0, &value, sizeof(value), &err), err);
+    ck_ok(infq_folder_shard_done(f, 0, &err), err);
+    if (!bare) {
+        const char *config = "{\n  \"model_type\": \"none\",\n  \"torch_dtype\": \"bfloat16\",\n  \"odd\": [1]\n}\n";
+        ck_ok(infq_folder_put(f, "config.json", config, strlen(config), &err), err);
+        ck_ok(infq_folder_put(f, "notes.txt", "side\n", 5, &err), err);
+    }
+    ck_ok(infq_folder_commit(f, &err), err);
+}
+
+static infq_status convert(const char *in, const char *out, const char *dtype, uint64_t shard_bytes, infq_convert_report *r,
+                           infq_err *err)
+{
+    infq_convert_options o;
+    infq_checkpoint *ck = NULL;
+    infq_status st;
+
+    memset(&o, 0, sizeof(o));
+    o.out_path = out;
+    o.shard_bytes = shard_bytes;
+    o.cast = dtype != NULL;
+    if (dtype)
+        ck_assert(infq_convert_dtype(dtype, &o.dtype));
+    ck_ok(infq_checkpoint_open(in, &quiet, &ck, err), *err);
+    st = infq_convert_run(ck, &o, &quiet, r, err);
+    infq_checkpoint_close(ck);
+    return st;
+}
+
+// Tensor of a model, decoded to F32 (infq_mem_free).
+static float *values(const char *path, const char *name, int64_t *n, infq_dtype *dtype)
+{
+    infq_checkpoint *ck = NULL;
+    infq_err err;
+    const infq_ck_tensor *t;
+    float *x;
+
+    ck_ok(infq_checkpoint_open(path, &quiet, &ck, &err), err);
+    t = infq_checkpoint_find(ck, name);
+    ck_assert_msg(t != NULL, "%s has no %s", path, name);
+    x = infq_mem_alloc((size_t)t->n_elems * sizeof(float) + 1);
+    ck_ok(infq_dtype_to_f32(t->dtype, infq_checkpoint_data(ck, t), t->n_elems, x, &err), err);
+    *n = t->n_elems;
+    *dtype = t->dtype;
+    infq_checkpoint_close(ck);
+    return x;
+}
+
+static void same_file(const char *a, const char *b)
+{
+    infq_buf x, y;
+    infq_err err;
+
+    infq_buf_init(&x);
+    infq_buf_init(&y);
+    ck_ok(infq_file_read(a, 1 << 26, &x, &err), err);
+    ck_ok(infq_file_read(b, 1 << 26, &y, &err), err);
+    ck_assert_uint_eq(x.n, y.n);
+    ck_assert_int_eq(memcmp(x.data, y.data, x.n), 0);
+    infq_buf_deinit(&x);
+    infq_buf_deinit(&y);
+}
+
+static const char *in_dir(const char *dir, const char *name)
+{
+    static char path[8][512];
+    static int at;
+
+    at = (at + 1) % 8;
+    snprintf(path[at], sizeof(path[at]), "%s/%s", dir, name);
+    return path[at];
+}
+
+START_TEST(bf16_to_f32_and_back_gives_the_same_values)
+{
+    const char *d = test_tmpdir();
+    float special[4] = { 0.0f, -0.0f, 1.5f, -3e38f };
+    infq_convert_report r;
+    infq_err err;
+    infq_buf b;
+
+    make_model(in_dir(d, "a"), false, special, 4);
+    ck_ok(convert(in_dir(d, "a"), in_dir(d, "f32"), "f32", 0, &r, &err), err);
+    ck_assert_int_eq(r.n_cast, 2);
+    ck_ok(convert(in_dir(d, "f32"), in_dir(d, "bf16"), "bf16", 0, &r, &err), err);
+    for (int k = 0; k < 2; k++) {
+        const char *name = k ? "model.layers.0.mlp.up_proj.weight" : "model.layers.0.mlp.gate_proj.weight";
+        int64_t n, m;
+        infq_dtype t, u;
+        float *x = values(in_dir(d, "a"), name, &n, &t), *y = values(in_dir(d, "bf16"), name, &m, &u);
+        ck_assert_int_eq(u, INFQ_DTYPE_BF16);
+        ck_assert_int_eq(n, m);
+        ck_assert_int_eq(memcmp(x, y, (size_t)n * sizeof(float)), 0);
+        infq_mem_free(x);
+        infq_mem_free(y);
+    }
+    same_file(in_dir(d, "a/notes.txt"), in_dir(d, "f32/notes.txt"));
+    infq_buf_init(&b);
+    ck_ok(infq_file_read(in_dir(d, "f32/config.json"), 1000, &b, &err), err);
+    ck_assert_str_eq(b.data, "{\n  \"model_type\": \"none\",\n  \"torch_dtype\": \"float32\",\n  \"odd\": [1]\n}\n");
+    infq_buf_deinit(&b);
+}
+END_TEST
+
+START_TEST(shards_hold_the_same_tensors_and_metadata)
+{
+    const char *d = test_tmpdir();
+    float special[2] = { 1, 2 };
+    infq_convert_report r;
+    infq_checkpoint *ck = NULL;
+    infq_err err;
+    const char *key, *value;
+    bool origin = false;
+
+    make_model(in_dir(d, "a"), false, special, 2);
+    ck_ok(convert(in_dir(d, "a"), in_dir(d, "s"), NULL, 13000, &r, &err), err);
+    ck_assert_uint_ge(r.n_shards, 2);
+    ck_assert(infq_path_exists(in_dir(d, "s/model.safetensors.index.json")));
+    ck_ok(infq_checkpoint_open(in_dir(d, "s"), &quiet, &ck, &err), err);
+    ck_assert_uint_eq(infq_checkpoint_count(ck), 4);
+    for (size_t i = 0; i < infq_checkpoint_meta_count(ck); i++) {
+        infq_checkpoint_meta_get(ck, i, &key, &value);
+        origin |= strcmp(key, "origin") == 0 && strcmp(value, "test") == 0;
+    }
+    ck_assert(origin);
+    infq_checkpoint_close(ck);
+    // And back to one file: equal to the first, byte for byte, because the writer's order is fixed.
+    ck_ok(convert(in_dir(d, "s"), in_dir(d, "one"), NULL, 0, &r, &err), err);
+    same_file(in_dir(d, "a/model.safetensors"), in_dir(d, "one/model.safetensors"));
+}
+END_TEST
+
+START_TEST(fp8_saturates_finite_values_and_refuses_others)
+{
+    // Case B18: 464 and 465 and 1e30 saturate at 448; the sign of zero stays.
+    const char *d = test_tmpdir();
+    float ok[6] = { 448, 465, -1e30f, 0.0f, -0.0f, 1.0f }, bad[3][2] = { { 1, NAN }, { 1, INFINITY }, { -INFINITY, 1 } };
+    float want[6] = { 448, 448, -448, 0.0f, -0.0f, 1 };
+    infq_convert_report r;
+    infq_err err;
+    infq_dtype t;
+    int64_t n;
+    float *x;
+
+    make_model(in_dir(d, "a.safetensors"), true, ok, 6);
+    ck_ok(convert(in_dir(d, "a.safetensors"), in_dir(d, "o.safetensors"), "f8_e4m3", 0, &r, &err), err);
+    x = values(in_dir(d, "o.safetensors"), "x", &n, &t);
+    ck_assert_int_eq(t, INFQ_DTYPE_F8_E4M3);
+    for (int i = 0; i < 6; i++)
+        ck_assert_msg(x[i] == want[i] && signbit(x[i]) == signbit(want[i]), "%d: %g, not %g", i, x[i], want[i]);
+    infq_mem_free(x);
+    for (int k = 0; k < 3; k++) {
+        char in[16], out[20];
+        snprintf(in, sizeof(in), "b%d.safetensors", k);
+        snprintf(out, sizeof(out), "c%d.safetensors", k);
+        make_model(in_dir(d, in), true, bad[k], 2);
+        ck_assert_int_eq(convert(in_dir(d, in), in_dir(d, out), "f8_e4m3", 0, &r, &err), INFQ_E_NUMERIC);
+        ck_assert_ptr_nonnull(strstr(err.msg, "x: element "));
+        ck_assert(!infq_path_exists(in_dir(d, out)));
+    }
+}
+END_TEST
+
+START_TEST(f16_refuses_what_it_cannot_hold)
+{
+    const char *d = test_tmpdir();
+    float edge[2] = { 65519.0f, INFINITY }, over[2] = { 1, 65520.0f };
+    infq_convert_report r;
+    infq_err err;
+
+    make_model(in_dir(d, "a.safetensors"), true, edge, 2);
+    ck_ok(convert(in_dir(d, "a.safetensors"), in_dir(d, "o.safetensors"), "f16", 0, &r, &err), err);
+    make_model(in_dir(d, "b.safetensors"), true, over, 2);
+    ck_assert_int_eq(convert(in_dir(d, "b.safetensors"), in_dir(d, "p.safetensors"), "f16", 0, &r, &err), INFQ_E_NUMERIC);
+    ck_assert_str_eq(err.msg, "x: element 1 is 65520, beyond the range of F16");
+}
+END_TEST
+
+START_TEST(gguf_import_equals_the_transformers_folder)
+{
+    const char *d = test_tmpdir();
+    infq_convert_options o;
+    infq_convert_report r;
+    infq_checkpoint *a = NULL, *b = NULL;
+    infq_err err;
+
+    TEST_NEEDS_SHARED();
+    memset(&o, 0, sizeof(o));
+    o.out_path = in_dir(d, "s");
+    o.cast = true;
+    o.dtype = INFQ_DTYPE_F32;
+    ck_ok(infq_convert_gguf(test_shared_path("data/model-stories260k/gguf/stories260K-f32.gguf"), &o, &quiet, &r, &err), err);
+    ck_ok(infq_checkpoint_open(o.out_path, &quiet, &a, &err), err);
+    ck_ok(infq_checkpoint_open(test_shared_path("data/model-stories260k/hf"), &quiet, &b, &err), err);
+    for (size_t i = 0; i < infq_checkpoint_count(b); i++) {
+        const infq_ck_tensor *t = infq_checkpoint_get(b, i), *u = infq_checkpoint_find(a, t->name);
+        ck_assert_msg(u != NULL, "%s is missing", t->name);
+        ck_assert_int_eq(t->dtype, INFQ_DTYPE_F32);
+        ck_assert_uint_eq(t->n_bytes, u->n_bytes);
+        ck_assert_msg(memcmp(infq_checkpoint_data(b, t), infq_checkpoint_data(a, u), t->n_bytes) == 0, "%s differs", t->name);
+    }
+    infq_checkpoint_close(a);
+    infq_checkpoint_close(b);
+}
+END_TEST
+
+START_TEST(quantized_folders_dequantize_to_their_golden_values)
+{
+    static const char *const folders[] = { "ct-w4a16-g32", "ct-w4a16-asym-g128", "ct-w8a8-int8", "ct-fp8-dynamic", "ct-fp8-block" };
+    const char *d = test_tmpdir();
+    infq_convert_options o;
+    infq_convert_report r;
+    infq_checkpoint *ck = NULL, *g = NULL;
+    infq_err err;
+
+    TEST_NEEDS_SHARED();
+    for (size_t k = 0; k < sizeof(folders) / sizeof(folders[0]); k++) {
+        char path[256];
+        int compared = 0;
+        memset(&o, 0, sizeof(o));
+        o.out_path = in_dir(d, folders[k]);
+        o.dequantize = true;
+        snprintf(path, sizeof(path), "goldens/quantized/%s", folders[k]);
+        if (!infq_path_exists(in_dir(test_shared_path(path), "config.json")))
+            continue; // ct-w8a8-int8 lies there without its configuration
+        ck_ok(infq_checkpoint_open(test_shared_path(path), &quiet, &ck, &err), err);
+        ck_ok(infq_convert_run(ck, &o, &quiet, &r, &err), err);
+        infq_checkpoint_close(ck);
+        ck_ok(infq_checkpoint_open(o.out_path, &quiet, &ck, &err), err);
+        ck_assert_ptr_null(infq_json_get(infq_checkpoint_config(ck), "quantization_config"));
+        strcat(path, "/decoded.safetensors");
+        ck_ok(infq_checkpoint_open(test_shared_path(path), &quiet, &g, &err), err);
+        for (size_t i = 0; i < infq_checkpoint_count(ck); i++) {
+            const infq_ck_tensor *t = infq_checkpoint_get(ck, i), *want = infq_checkpoint_find(g, t->name);
+            const uint16_t *w = infq_checkpoint_data(ck, t);
+            const float *rows;
+            int64_t step;
+            if (!want)
+                continue;
+            step = t->shape[0] / 8; // rows 0, s, 2s, ... of the matrix (README of the goldens)
+            rows = infq_checkpoint_data(g, want);
+            for (int64_t q = 0; q < 8; q++)
+                for (int64_t c = 0; c < t->shape[1]; c++)
+                    ck_assert_msg(infq_bf16_decode(w[q * step * t->shape[1] + c]) == rows[q * t->shape[1] + c],
+                                  "%s %s row %d column %d", folders[k], t->name, (int)q, (int)c);
+            compared++;
+        }
+        ck_assert_int_gt(compared, 0);
+        infq_checkpoint_close(ck);
+        infq_checkpoint_close(g);
+    }
+}
+END_TEST
+
+START_TEST(inspect_counts_logical_parameters_of_packed_weights)
+{
+    infq_checkpoint *ck = NULL;
+    infq_inspect dense, packed;
+    infq_err err;
+
+    TEST_NEEDS_SHARED();
+    ck_ok(infq_checkpoint_open(test_shared_path("goldens/quantized/src-llama1"), &quiet, &ck, &err), err);
+    ck_ok(infq_inspect_run(ck, &dense, &err), err);
+    infq_checkpoint_close(ck);
+    ck_ok(infq_checkpoint_open(test_shared_path("goldens/quantized/ct-w4a16-g32"), &quiet, &ck, &err), err);
+    ck_ok(infq_inspect_run(ck, &packed, &err), err);
+    infq_checkpoint_close(ck);
+    ck_assert_int_eq(dense.n_params, packed.n_params);
+    ck_assert_double_eq_tol(dense.bits_per_weight, 16, 1e-9);
+    ck_assert_double_eq_tol(packed.bits_per_quantized_weight, 4.5, 1e-9); // 4 + 16 / 32
+    ck_assert(packed.runnable);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("convert");
+    TCase *t = tcase_create("convert");
+
+    tcase_set_timeout(t, 60);
+    tcase_add_test(t, bf16_to_f32_and_back_gives_the_same_values);
+    tcase_add_test(t, shards_hold_the_same_tensors_and_metadata);
+    tcase_add_test(t, fp8_saturates_finite_values_and_refuses_others);
+    tcase_add_test(t, f16_refuses_what_it_cannot_hold);
+    tcase_add_test(t, gguf_import_equals_the_transformers_folder);
+    tcase_add_test(t, quantized_folders_dequantize_to_their_golden_values);
+    tcase_add_test(t, inspect_counts_logical_parameters_of_packed_weights);
+    suite_add_tcase(s, t);
+    return test_main(s);
+}
