@@ -15,7 +15,8 @@ typedef struct {
 } infq_model_options;
 infq_model_options infq_model_options_default(void);
 
-/* Opens configuration, reads every weight through the format reader (borrowing mapped bytes where the device can), and
+/* Rotary scaling that depends on the length of the text ("dynamic", "longrope") is chosen by max_context, once.
+ * Opens configuration, reads every weight through the format reader (borrowing mapped bytes where the device can), and
  * prepares it. The checkpoint must outlive the model. FORMAT names tensors that are missing or have the wrong shape, before any is prepared. */
 infq_status infq_model_open(const infq_checkpoint *ck, infq_backend *be, const infq_model_options *o, infq_model **out,
                             infq_err *err);
@@ -43,7 +44,8 @@ typedef struct {
 } infq_segment;
 
 /* Stage hook: called with the residual stream after the embedding (stage 0), after each block (1..n_layers) and after the final norm
- * (n_layers + 1); x: [n_tokens][hidden] of all segments in order. */
+ * (n_layers + 1); x: [n_tokens][hidden] of all segments in order. A batch of more than 512 tokens is run in parts: then each
+ * stage is called once a part, with the tokens of that part. */
 typedef void (*infq_stage_fn)(void *ctx, int stage, const float *x, int64_t n_tokens, int64_t hidden);
 typedef struct {
     bool invariant;     /* evaluation: rows do not depend on the rest of the batch (backend.h) */
@@ -52,7 +54,8 @@ typedef struct {
 } infq_forward_options;
 
 /* Runs all segments as one batch. hidden: [sum n_last][hidden size], after the final norm, in order of segments.
- * NUMERIC when an id is outside the vocabulary; UNSUPPORTED when a sequence would exceed max_context. */
+ * NUMERIC when an id is outside the vocabulary; UNSUPPORTED when a sequence would exceed max_context. After a failure no
+ * sequence has become longer. */
 infq_status infq_model_forward(infq_model *m, const infq_segment *segs, int64_t n_segs, const infq_forward_options *o,
                                float *hidden, infq_err *err);
 /* logits [n_rows][vocab] of hidden rows. */
@@ -62,7 +65,9 @@ infq_status infq_model_logits(infq_model *m, const float *hidden, int64_t n_rows
 double infq_logprob(const float *logits, int64_t vocab, int32_t id);
 int32_t infq_argmax(const float *x, int64_t n); /* ties: lowest index */
 
-/* Sampling of the next token from logits. temperature 0: argmax. */
+/* Sampling of the next token from logits, which it overwrites. temperature 0: argmax. Else p = softmax(logits / temperature);
+ * the top_k largest stay (ties: lowest index), of them the smallest set of the largest whose sum reaches top_p of theirs
+ * (equal ones stay together). */
 typedef struct {
     double temperature;
     int64_t top_k;      /* 0: all */

@@ -1,0 +1,76 @@
+/* Inside the engine: the opened model, its working buffers, one sequence's pages. */
+#ifndef INFQ_MODEL_MODEL_INT_H
+#define INFQ_MODEL_MODEL_INT_H
+
+#include "lib/model/arch_int.h"
+#include "lib/model/model.h"
+
+/* Tokens that go through the layers together: longer batches are cut, so that working memory is bounded. */
+#define INFQ_CHUNK 512
+/* Rows of logits computed together. */
+#define INFQ_LOGIT_ROWS 256
+
+/* One slot of one layer on the device. */
+typedef struct {
+    infq_pweight *w;     /* matrices */
+    float *gain, *bias;  /* vectors; bias of either */
+    int64_t rows, cols;
+} infq_param;
+
+/* A part of a segment inside one chunk. */
+typedef struct {
+    infq_seq *seq;
+    int64_t row0, n;     /* rows of the chunk */
+    int64_t pos0;        /* position of the first */
+    int64_t n_hidden;    /* the last n_hidden rows are wanted */
+    float *hidden;       /* host: where they go */
+} infq_piece;
+
+/* Device buffers of the forward pass, grown before the layers run and kept. */
+typedef struct {
+    int64_t n_tokens;    /* capacity */
+    float *x;            /* [n][hidden] residual stream */
+    float *h;            /* [n][hidden] norm outputs, products that are added to x */
+    float *qkv;          /* [n][(heads + 2 kv heads) * head_dim] */
+    float *att;          /* [n][heads * head_dim] */
+    float *gate, *up;    /* [n][ffn] */
+    int32_t *ids, *positions;
+    int64_t n_rows;      /* capacity of the two below */
+    float *rows, *logits; /* [n_rows][hidden], [n_rows][vocab] */
+} infq_work;
+
+struct infq_model {
+    infq_config c;
+    infq_backend *be;
+    int64_t max_context;
+    infq_arena *arena;       /* what prepared weights may borrow */
+    infq_param *params;      /* [n_layers + 1][INFQ_SLOT_COUNT]; the last row: outside the blocks */
+    infq_work work;
+    infq_piece piece[INFQ_CHUNK];
+    int32_t host_ids[INFQ_CHUNK], host_positions[INFQ_CHUNK];
+    float *cos_sin;          /* device, [n_cos_sin][n_rot] */
+    int64_t n_cos_sin;
+    float *host_x;           /* for the stage hook, [INFQ_CHUNK][hidden] */
+    float **free_pages;      /* pool: pages that no sequence holds */
+    int64_t n_free, n_pages; /* n_pages: all that exist */
+    size_t weight_bytes;
+    double flop_per_token;
+};
+
+/* A page block: for each layer, K then V, [n_kv_heads][INFQ_KV_PAGE][head_dim] each. */
+struct infq_seq {
+    infq_model *m;
+    int64_t len, n_pages, cap_pages;
+    float **pages;           /* [cap_pages] page blocks */
+    float **k, **v;          /* [n_layers][cap_pages] pointers into them */
+    bool in_batch;
+};
+
+infq_param *infq_model_param(const infq_model *m, int64_t layer, infq_slot s); /* layer n_layers: outside the blocks */
+/* Device buffer; *p is replaced by one of n * n_each bytes (the old one freed first). */
+infq_status infq_model_device(infq_model *m, void **p, int64_t n, size_t n_each, const char *what, infq_err *err);
+/* Pages for positions 0..n-1. */
+infq_status infq_seq_reserve(infq_seq *s, int64_t n, infq_err *err);
+size_t infq_page_bytes(const infq_config *c);
+
+#endif
