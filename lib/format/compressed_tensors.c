@@ -537,6 +537,11 @@ static infq_status ct_config(const infq_written *w, size_t n, const infq_scheme 
     return infq_buf_status(to->to, err);
 }
 
+static bool ct_expects(const void *state, const char *module)
+{
+    return infq_ct_config_match(state, module) != NULL;
+}
+
 const infq_format infq_format_compressed_tensors = {
     .name = "compressed-tensors",
     .probe = ct_probe,
@@ -546,4 +551,5 @@ const infq_format infq_format_compressed_tensors = {
     .layout = ct_layout,
     .write = ct_write,
     .config = ct_config,
+    .expects = ct_expects,
 };

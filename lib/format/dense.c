@@ -95,6 +95,13 @@ static infq_status dense_config(const infq_written *w, size_t n, const infq_sche
     return infq_buf_status(to->to, err);
 }
 
+static bool dense_expects(const void *state, const char *module)
+{
+    (void)state;
+    (void)module;
+    return false;
+}
+
 const infq_format infq_format_dense = {
     .name = "dense",
     .probe = dense_probe,
@@ -104,4 +111,5 @@ const infq_format infq_format_dense = {
     .layout = dense_layout,
     .write = dense_write,
     .config = dense_config,
+    .expects = dense_expects,
 };

@@ -103,6 +103,11 @@ const char *infq_reader_format(const infq_reader *r)
     return r->format->name;
 }
 
+bool infq_reader_expects(const infq_reader *r, const char *module)
+{
+    return r->format->expects(r->state, module);
+}
+
 infq_status infq_reader_read(const infq_reader *r, const char *module, infq_arena *a, infq_weight *out, infq_err *err)
 {
     infq_weight w;

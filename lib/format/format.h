@@ -53,6 +53,8 @@ typedef struct {
                          infq_err *err);
     /* Appends the quantization_config object for config.json. */
     infq_status (*config)(const infq_written *w, size_t n, const infq_scheme *s, infq_jw *to, infq_err *err);
+    /* Does the configuration say that this module is stored quantized? */
+    bool (*expects)(const void *state, const char *module);
 } infq_format;
 
 const infq_format *infq_format_find(const char *name);   /* NULL if unknown */
@@ -63,6 +65,7 @@ const infq_format *infq_format_get(size_t i);
 infq_status infq_reader_open(const infq_checkpoint *ck, infq_reader **out, infq_err *err);
 void infq_reader_close(infq_reader *r);
 const char *infq_reader_format(const infq_reader *r);
+bool infq_reader_expects(const infq_reader *r, const char *module);
 /* Checked with infq_weight_check. Quantized or dense, whatever is stored for the module. */
 infq_status infq_reader_read(const infq_reader *r, const char *module, infq_arena *a, infq_weight *out, infq_err *err);
 /* One-dimensional (or any) dense float tensor by full name, decoded to F32 into a. NOT_FOUND. */

@@ -34,7 +34,7 @@ typedef struct infq_modules infq_modules;
 infq_status infq_modules_find(const infq_checkpoint *ck, infq_modules **out, infq_err *err);
 void infq_modules_free(infq_modules *m);
 size_t infq_modules_count(const infq_modules *m);
-const infq_module *infq_modules_get(const infq_modules *m, size_t i); /* checkpoint order */
+const infq_module *infq_modules_get(const infq_modules *m, size_t i); /* checkpoint order; one array */
 const infq_module *infq_modules_by_name(const infq_modules *m, const char *name);
 /* A linear layer of a block that quantization takes by default. */
 bool infq_module_is_default_target(const infq_module *m);

@@ -1,0 +1,21 @@
+/* Steps of infq_plan_make, spread over plan.c, plan_fates.c and plan_sizes.c. */
+#ifndef INFQ_COMPRESS_PLAN_INT_H
+#define INFQ_COMPRESS_PLAN_INT_H
+
+#include "lib/compress/plan.h"
+
+/* Decides the fate and codec of every entry; patterns, group size, refusals by name. */
+infq_status infq_plan_fates(infq_plan *p, infq_err *err);
+/* Layouts, bytes, configuration text, engine rules, name of the output, fingerprint, time. */
+infq_status infq_plan_sizes(infq_plan *p, infq_err *err);
+/* Metadata pairs of every output file: the source's, then ours. */
+typedef infq_status (*infq_plan_meta_fn)(void *ctx, const char *key, const char *value, infq_err *err);
+infq_status infq_plan_meta(const infq_plan *p, infq_plan_meta_fn fn, void *ctx, infq_err *err);
+/* Path of a source file (infq_mem_free). */
+infq_status infq_plan_shard_path(const infq_plan *p, size_t i, char **out, infq_err *err);
+/* Chunk size, scratch and peak memory; NOMEM above the limit. */
+infq_status infq_plan_memory(infq_plan *p, infq_err *err);
+/* Needed and free bytes; NOSPACE. */
+infq_status infq_plan_disk(infq_plan *p, infq_err *err);
+
+#endif

@@ -1,0 +1,563 @@
+#include "lib/compress/verify.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "lib/backend/search.h"
+#include "lib/base/par.h"
+#include "lib/base/str.h"
+
+#define WINDOW_BYTES ((size_t)4 << 20)
+#define PIECE ((int64_t)256 << 10) /* bytes of a copied tensor compared at a time */
+
+infq_verify_options infq_verify_options_default(void)
+{
+    return (infq_verify_options){.tp = 1};
+}
+
+double infq_verify_limit(const infq_codec *c)
+{
+    return infq_elem_bits(c->elem) >= 8 ? 0.1 : 0.4;
+}
+
+typedef struct {
+    const infq_log *log;
+    infq_checkpoint *ck, *src;
+    infq_reader *reader;
+    infq_modules *modules;
+    infq_codec *codecs;      // one a module; elem NONE: dense
+    float *outer, *act;      // one a module
+    infq_arena *a;           // one module's weight
+    infq_verify_report *r;
+    float **scratch;         // one a thread
+    size_t scratch_floats;
+    uint64_t done, total;
+} verifying;
+
+#define ADD(v, fail, ...) INFQ_TRY(infq_findings_add(&(v)->r->findings, fail, err, __VA_ARGS__))
+
+// Sums over one part of the rows, and the first thing that is wrong in it.
+typedef struct {
+    double sq_err, sq_sum;
+    int64_t bad_row, bad_col;
+    const char *what;        // NULL: nothing wrong
+} part;
+
+typedef struct {
+    const verifying *v;
+    const infq_weight *w;
+    const infq_ck_tensor *src;
+    const uint8_t *src_data;
+    int64_t row0, n_rows, step;
+    part *parts;
+} row_job;
+
+static bool padding_is_zero(const infq_weight *w, const uint8_t *row)
+{
+    size_t bits = (size_t)infq_elem_bits(w->codec.elem), used = (size_t)w->n_cols * bits, tight = (used + 7) / 8;
+
+    if (used % 8 && row[tight - 1] >> (used % 8))
+        return false;
+    for (size_t i = tight; i < w->codes.row_bytes; i++)
+        if (row[i])
+            return false;
+    return true;
+}
+
+static void check_row(const infq_weight *w, int64_t r, const float *dec, part *p)
+{
+    int64_t step = w->codec.group_cols > 0 && !w->order ? w->codec.group_cols : w->order ? 1 : w->n_cols, bad;
+
+    if (p->what)
+        return;
+    p->bad_row = r;
+    for (int64_t c = 0; c < w->n_cols; c += step) {
+        float s = infq_weight_scale_at(w, r, c);
+        if (!isfinite(s) || s < 0.0f) {
+            p->bad_col = c;
+            p->what = "has a scale that is negative or not finite";
+            return;
+        }
+    }
+    bad = infq_first_nonfinite(dec, w->n_cols);
+    if (bad >= 0) {
+        p->bad_col = bad;
+        p->what = "decodes to a value that is not finite";
+    } else if (infq_elem_bits(w->codec.elem) <= 8 && !padding_is_zero(w, (const uint8_t *)w->codes.data + (size_t)r * w->codes.row_bytes)) {
+        p->bad_col = w->n_cols;
+        p->what = "has padding bits that are not zero";
+    }
+}
+
+static void row_part(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const row_job *j = ctx;
+    const infq_weight *w = j->w;
+    float *dec = j->v->scratch[thread], *ref = dec + w->n_cols;
+    size_t row_bytes = j->src ? (size_t)(j->src->n_bytes / (uint64_t)w->n_rows) : 0;
+
+    for (int64_t b = begin; b < end; b++) {
+        part p = {0};
+        int64_t to = (b + 1) * j->step < j->n_rows ? (b + 1) * j->step : j->n_rows;
+        for (int64_t i = b * j->step; i < to; i++) {
+            int64_t r = j->row0 + i;
+            infq_err err;
+            infq_weight_decode_row(w, r, dec);
+            check_row(w, r, dec, &p);
+            if (!j->src || infq_convert_to_f32(j->src->dtype, j->src_data + (size_t)r * row_bytes, w->n_cols, ref, &err))
+                continue;
+            for (int64_t c = 0; c < w->n_cols; c++) {
+                double d = (double)dec[c] - (double)ref[c];
+                p.sq_err += d * d;
+                p.sq_sum += (double)ref[c] * (double)ref[c];
+            }
+        }
+        j->parts[b] = p;
+    }
+}
+
+// Gives back what was read of the module's tensors and of its source.
+static void drop_rows(const verifying *v, const infq_ck_tensor *codes, const infq_weight *w, const infq_ck_tensor *src,
+                      int64_t row0, int64_t n)
+{
+    size_t src_row = src ? (size_t)(src->n_bytes / (uint64_t)w->n_rows) : 0;
+
+    infq_checkpoint_drop(v->ck, codes, (uint64_t)row0 * w->codes.row_bytes, (uint64_t)(row0 + n) * w->codes.row_bytes);
+    if (src)
+        infq_checkpoint_drop(v->src, src, (uint64_t)row0 * src_row, (uint64_t)(row0 + n) * src_row);
+}
+
+static infq_status compare_rows(verifying *v, const infq_module *m, const infq_weight *w, const infq_ck_tensor *src, part *sum,
+                                infq_err *err)
+{
+    const infq_ck_tensor *codes = infq_checkpoint_get(v->ck, m->tensor);
+    int64_t window = (int64_t)(WINDOW_BYTES / sizeof(uint16_t)) / w->n_cols, n_parts;
+    row_job j = {.v = v, .w = w, .src = src, .step = 16};
+    void *mem;
+
+    *sum = (part){0};
+    window = window < 64 ? 64 : window;
+    n_parts = (window + j.step - 1) / j.step;
+    INFQ_TRY(infq_arena_alloc(v->a, (size_t)n_parts, sizeof(part), "sums", &mem, err));
+    j.parts = mem;
+    j.src_data = src ? infq_checkpoint_data(v->src, src) : NULL;
+    for (j.row0 = 0; j.row0 < w->n_rows; j.row0 += window) {
+        int64_t n;
+        j.n_rows = w->n_rows - j.row0 < window ? w->n_rows - j.row0 : window;
+        n = (j.n_rows + j.step - 1) / j.step;
+        infq_par_for(n, 1, row_part, &j);
+        for (int64_t b = 0; b < n; b++) {
+            sum->sq_err += j.parts[b].sq_err;
+            sum->sq_sum += j.parts[b].sq_sum;
+            if (!sum->what && j.parts[b].what) {
+                sum->what = j.parts[b].what;
+                sum->bad_row = j.parts[b].bad_row;
+                sum->bad_col = j.parts[b].bad_col;
+            }
+        }
+        drop_rows(v, codes, w, src, j.row0, j.n_rows);
+    }
+    return INFQ_E_OK;
+}
+
+static infq_status check_quantized(verifying *v, const infq_module *m, const infq_weight *w, infq_err *err)
+{
+    infq_verify_row *row = &v->r->rows[v->r->n_rows++];
+    const infq_ck_tensor *src = NULL;
+    char name[600], *copy;
+    part sum;
+
+    INFQ_TRY(infq_arena_strdup(v->r->names, m->name, &copy, err));
+    *row = (infq_verify_row){copy, w->codec, w->n_rows, w->n_cols, 0.0, infq_verify_limit(&w->codec)};
+    if (v->src) {
+        snprintf(name, sizeof(name), "%s.weight", m->name);
+        src = infq_checkpoint_find(v->src, name);
+        if (!src)
+            ADD(v, true, "%s is quantized here, but the source has no such matrix", m->name);
+        else if (src->n_dims != 2 || src->shape[0] != w->n_rows || src->shape[1] != w->n_cols ||
+                 infq_elem_of_dtype(src->dtype) == INFQ_ELEM_NONE) {
+            ADD(v, true, "%s is [%lld, %lld] here, which does not fit the source", m->name, (long long)w->n_rows,
+                (long long)w->n_cols);
+            src = NULL;
+        }
+    }
+    INFQ_TRY(compare_rows(v, m, w, src, &sum, err));
+    if (sum.what)
+        ADD(v, true, "%s %s at [%lld, %lld]", m->name, sum.what, (long long)sum.bad_row, (long long)sum.bad_col);
+    if (!src)
+        return INFQ_E_OK;
+    row->relative_error = sum.sq_sum > 0.0 ? sqrt(sum.sq_err / sum.sq_sum) : sum.sq_err > 0.0 ? 1.0 : 0.0;
+    v->r->worst = row->relative_error > v->r->worst ? row->relative_error : v->r->worst;
+    if (!(row->relative_error <= row->limit))
+        ADD(v, true, "%s: relative error %.4f is above %.2f", m->name, row->relative_error, row->limit);
+    return INFQ_E_OK;
+}
+
+static infq_status check_modules(verifying *v, infq_err *err)
+{
+    for (size_t i = 0; i < infq_modules_count(v->modules); i++) {
+        const infq_module *m = infq_modules_get(v->modules, i);
+        infq_mark mark = infq_arena_mark(v->a);
+        infq_weight w;
+        infq_status st;
+        if (infq_interrupted)
+            return infq_err_set(err, INFQ_E_INTERRUPTED, "interrupted");
+        v->outer[i] = v->act[i] = 1.0f;
+        if (m->n_rows == 0 || m->n_cols == 0)
+            continue;
+        st = infq_reader_read(v->reader, m->name, v->a, &w, err);
+        if (st == INFQ_E_NOMEM)
+            return st;
+        if (st) {
+            infq_err why = *err;
+            ADD(v, true, "%s", why.msg);
+        } else if (w.codec.scale != INFQ_ELEM_NONE) {
+            v->codecs[i] = w.codec;
+            v->outer[i] = w.outer;
+            v->act[i] = w.act_scale;
+            INFQ_TRY(check_quantized(v, m, &w, err));
+        } else if (infq_reader_expects(v->reader, m->name) && m->role != INFQ_ROLE_ROUTER) {
+            ADD(v, true, "%s is stored as it was, but quantization_config targets it", m->name);
+        }
+        v->done += infq_checkpoint_get(v->ck, m->tensor)->n_bytes;
+        infq_progress(v->log, "verifying", v->done, v->total);
+        infq_arena_release(v->a, mark);
+    }
+    return INFQ_E_OK;
+}
+
+static infq_status check_fused(verifying *v, infq_err *err)
+{
+    for (size_t i = 0; i < infq_modules_count(v->modules); i++) {
+        const infq_module *m = infq_modules_get(v->modules, i);
+        size_t f = m->fused < 0 ? i : (size_t)m->fused;
+        if (v->outer[i] != v->outer[f])
+            ADD(v, true, "%s and %s have different global scales, but engines fuse them", m->name,
+                infq_modules_get(v->modules, f)->name);
+        else if (v->act[i] != v->act[f])
+            ADD(v, false, "%s and %s have different input scales; engines that fuse them take the larger", m->name,
+                infq_modules_get(v->modules, f)->name);
+    }
+    return INFQ_E_OK;
+}
+
+// A copied tensor compared in pieces; what[] gets a bit a piece.
+typedef struct {
+    const verifying *v;
+    const infq_ck_tensor *t;
+    const uint8_t *a, *b;    // b NULL: no source
+    uint8_t *what;           // 1: differs, 2: not finite
+} copy_job;
+
+static void copy_part(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const copy_job *j = ctx;
+    float *x = j->v->scratch[thread];
+    int64_t total = (int64_t)j->t->n_bytes, width = infq_dtype_bits(j->t->dtype) / 8;
+    bool is_float = infq_elem_of_dtype(j->t->dtype) != INFQ_ELEM_NONE;
+
+    for (int64_t i = begin; i < end; i++) {
+        int64_t from = i * PIECE, n = total - from < PIECE ? total - from : PIECE;
+        int64_t at = (int64_t)(j->v->scratch_floats / 2) * 2;
+        j->what[i] = j->b && memcmp(j->a + from, j->b + from, (size_t)n) ? 1 : 0;
+        for (int64_t e = 0; is_float && e < n / width; e += at) {
+            int64_t m = n / width - e < at ? n / width - e : at;
+            infq_err err;
+            if (!infq_convert_to_f32(j->t->dtype, j->a + from + e * width, m, x, &err) && infq_first_nonfinite(x, m) >= 0)
+                j->what[i] |= 2;
+        }
+        infq_checkpoint_drop(j->v->ck, j->t, (uint64_t)from, (uint64_t)(from + n));
+    }
+}
+
+static infq_status check_copy(verifying *v, const infq_ck_tensor *t, const infq_ck_tensor *src, infq_err *err)
+{
+    int64_t n = (int64_t)((t->n_bytes + (uint64_t)PIECE - 1) / (uint64_t)PIECE);
+    copy_job j = {.v = v, .t = t, .a = infq_checkpoint_data(v->ck, t)};
+    infq_mark mark = infq_arena_mark(v->a);
+    uint8_t all = 0;
+    void *mem;
+
+    if (src) {
+        bool same = src->dtype == t->dtype && src->n_dims == t->n_dims && src->n_bytes == t->n_bytes;
+        for (int d = 0; same && d < t->n_dims; d++)
+            same = src->shape[d] == t->shape[d];
+        if (!same) {
+            ADD(v, true, "%s has another dtype or shape than in the source", t->name);
+            return INFQ_E_OK;
+        }
+        j.b = infq_checkpoint_data(v->src, src);
+    }
+    INFQ_TRY(infq_arena_calloc(v->a, (size_t)n, 1, "pieces", &mem, err));
+    j.what = mem;
+    infq_par_for(n, 1, copy_part, &j);
+    for (int64_t i = 0; i < n; i++)
+        all |= j.what[i];
+    if (src)
+        infq_checkpoint_drop(v->src, src, 0, src->n_bytes);
+    infq_arena_release(v->a, mark);
+    if (all & 1)
+        ADD(v, true, "%s differs from the source", t->name);
+    if (all & 2)
+        ADD(v, false, "%s holds a value that is not finite", t->name);
+    v->r->n_copied += src && !(all & 1);
+    v->done += t->n_bytes;
+    infq_progress(v->log, "verifying", v->done, v->total);
+    return INFQ_E_OK;
+}
+
+// Index of the quantized module that a tensor belongs to, -1 if it stands for itself.
+static int64_t owner(const verifying *v, const char *tensor)
+{
+    const char *dot = strrchr(tensor, '.');
+    const infq_module *m;
+    char name[600];
+    int64_t at;
+
+    if (!dot || (size_t)(dot - tensor) >= sizeof(name))
+        return -1;
+    snprintf(name, sizeof(name), "%.*s", (int)(dot - tensor), tensor);
+    m = infq_modules_by_name(v->modules, name);
+    if (!m)
+        return -1;
+    at = m - infq_modules_get(v->modules, 0);
+    return v->codecs[at].elem != INFQ_ELEM_NONE ? at : -1;
+}
+
+static bool has_suffix_of_layout(const char *tensor)
+{
+    static const char *const known[] = {".weight",       ".weight_packed",       ".weight_scale", ".weight_shape", ".weight_zero_point",
+                                        ".weight_g_idx", ".weight_global_scale", ".input_scale",  ".input_zero_point", ".input_global_scale"};
+
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+        if (infq_str_ends(tensor, known[i]))
+            return true;
+    return false;
+}
+
+static infq_status check_tensors(verifying *v, infq_err *err)
+{
+    for (size_t i = 0; i < infq_checkpoint_count(v->ck); i++) {
+        const infq_ck_tensor *t = infq_checkpoint_get(v->ck, i), *src;
+        if (has_suffix_of_layout(t->name) && owner(v, t->name) >= 0)
+            continue;
+        src = v->src ? infq_checkpoint_find(v->src, t->name) : NULL;
+        if (v->src && !src)
+            ADD(v, true, "%s is superfluous: the source has no such tensor", t->name);
+        else
+            INFQ_TRY(check_copy(v, t, src, err));
+    }
+    return INFQ_E_OK;
+}
+
+static infq_status check_missing(verifying *v, infq_err *err)
+{
+    const cJSON *config = infq_checkpoint_config(v->ck), *text = config ? infq_json_get(config, "text_config") : NULL, *tie;
+
+    tie = config ? infq_json_get(config, "tie_word_embeddings") : NULL;
+    tie = tie ? tie : text ? infq_json_get(text, "tie_word_embeddings") : NULL;
+    for (size_t i = 0; i < infq_checkpoint_count(v->src); i++) {
+        const infq_ck_tensor *t = infq_checkpoint_get(v->src, i);
+        if (infq_checkpoint_find(v->ck, t->name) || (infq_str_ends(t->name, ".weight") && owner(v, t->name) >= 0))
+            continue;
+        if (infq_str_ends(t->name, "lm_head.weight") && !cJSON_IsFalse(tie) && tie)
+            continue;
+        ADD(v, true, "%s of the source is missing", t->name);
+    }
+    return INFQ_E_OK;
+}
+
+static infq_status check_side(verifying *v, const char *name, infq_err *err)
+{
+    char *a = NULL, *b = NULL;
+    infq_filemap x = {0}, y = {0};
+    infq_status st = infq_path_join(infq_checkpoint_path(v->src), name, &a, err);
+    bool equal;
+
+    if (!st)
+        st = infq_path_join(infq_checkpoint_path(v->ck), name, &b, err);
+    if (!st && !infq_path_exists(b)) {
+        st = infq_findings_add(&v->r->findings, true, err, "side file %s is missing", name);
+    } else if (!st && !(st = infq_filemap_open(a, &x, err))) {
+        st = infq_filemap_open(b, &y, err);
+        equal = !st && x.size == y.size && memcmp(x.data, y.data, x.size) == 0;
+        if (!st && !equal)
+            st = infq_findings_add(&v->r->findings, true, err, "side file %s differs from the source's", name);
+        v->r->n_side += equal;
+        infq_filemap_close(&x);
+        if (y.data)
+            infq_filemap_close(&y);
+    }
+    infq_mem_free(a);
+    infq_mem_free(b);
+    return st;
+}
+
+static infq_status check_folder(verifying *v, infq_err *err)
+{
+    const cJSON *a = infq_checkpoint_config(v->src), *b = infq_checkpoint_config(v->ck);
+    cJSON *rest = NULL;
+    bool equal;
+
+    if (infq_checkpoint_is_bare(v->ck) || infq_checkpoint_is_bare(v->src))
+        return INFQ_E_OK;
+    for (size_t i = 0; i < infq_checkpoint_side_count(v->src); i++)
+        INFQ_TRY(check_side(v, infq_checkpoint_side_name(v->src, i), err));
+    if (!a)
+        return INFQ_E_OK;
+    rest = cJSON_Duplicate(b, true);
+    if (b && !rest)
+        return infq_err_set(err, INFQ_E_NOMEM, "config.json");
+    cJSON_DeleteItemFromObjectCaseSensitive(rest, "quantization_config");
+    equal = rest && cJSON_Compare(a, rest, true);
+    cJSON_Delete(rest);
+    if (!equal)
+        ADD(v, true, "config.json differs from the source's beyond quantization_config");
+    return INFQ_E_OK;
+}
+
+// The source that infq.json names, if it is still there.
+static infq_status source_of_receipt(verifying *v, char *out, size_t cap, infq_err *err)
+{
+    const char *path = NULL;
+    char *name = NULL;
+    cJSON *tree = NULL;
+    const cJSON *source;
+    infq_err quiet;
+
+    out[0] = '\0';
+    if (infq_checkpoint_is_bare(v->ck))
+        return INFQ_E_OK;
+    INFQ_TRY(infq_path_join(infq_checkpoint_path(v->ck), "infq.json", &name, err));
+    if (!infq_json_load(name, (size_t)1 << 30, &tree, &quiet)) {
+        source = infq_json_get(tree, "source");
+        if (source && !infq_json_str(source, "path", NULL, &path, &quiet) && path && infq_path_exists(path))
+            snprintf(out, cap, "%s", path);
+    }
+    cJSON_Delete(tree);
+    infq_mem_free(name);
+    return INFQ_E_OK;
+}
+
+static infq_status prepare(verifying *v, const char *path, const infq_verify_options *o, infq_err *err)
+{
+    int64_t cols = 1;
+    size_t n;
+    void *mem;
+
+    INFQ_TRY(infq_checkpoint_open(path, v->log, &v->ck, err));
+    INFQ_TRY(infq_arena_new((size_t)64 << 10, (infq_arena **)&v->r->names, err));
+    if (o->source)
+        snprintf(v->r->source, sizeof(v->r->source), "%s", o->source);
+    else
+        INFQ_TRY(source_of_receipt(v, v->r->source, sizeof(v->r->source), err));
+    if (v->r->source[0])
+        INFQ_TRY(infq_checkpoint_open(v->r->source, NULL, &v->src, err));
+    v->r->with_source = v->src != NULL;
+    INFQ_TRY(infq_reader_open(v->ck, &v->reader, err));
+    INFQ_TRY(infq_modules_find(v->ck, &v->modules, err));
+    INFQ_TRY(infq_arena_new((size_t)64 << 10, &v->a, err));
+    n = infq_modules_count(v->modules) + 1;
+    v->codecs = infq_mem_calloc(n, sizeof(*v->codecs));
+    v->outer = infq_mem_calloc(n, sizeof(float));
+    v->act = infq_mem_calloc(n, sizeof(float));
+    v->r->rows = infq_mem_calloc(n, sizeof(*v->r->rows));
+    v->scratch = infq_mem_calloc((size_t)infq_par_threads(), sizeof(*v->scratch));
+    if (!v->codecs || !v->outer || !v->act || !v->r->rows || !v->scratch)
+        return infq_err_set(err, INFQ_E_NOMEM, "verification");
+    for (size_t i = 0; i + 1 < n; i++)
+        if (infq_modules_get(v->modules, i)->n_cols > cols)
+            cols = infq_modules_get(v->modules, i)->n_cols;
+    v->scratch_floats = 2 * (size_t)(cols > 4096 ? cols : 4096);
+    for (int t = 0; t < infq_par_threads(); t++) {
+        INFQ_TRY(infq_mem_new(v->scratch_floats, sizeof(float), "rows being compared", &mem, err));
+        v->scratch[t] = mem;
+    }
+    for (size_t i = 0; i < infq_checkpoint_count(v->ck); i++)
+        v->total += infq_checkpoint_get(v->ck, i)->n_bytes;
+    return INFQ_E_OK;
+}
+
+static infq_status check_all(verifying *v, const infq_verify_options *o, infq_err *err)
+{
+    if (strcmp(infq_reader_format(v->reader), "dense") == 0)
+        ADD(v, false, "nothing is quantized here (no quantization_config)");
+    INFQ_TRY(check_modules(v, err));
+    INFQ_TRY(check_fused(v, err));
+    INFQ_TRY(check_tensors(v, err));
+    if (v->src) {
+        INFQ_TRY(check_missing(v, err));
+        INFQ_TRY(check_folder(v, err));
+    }
+    return infq_engine_check(o->engine, o->tp, v->modules, v->codecs, infq_checkpoint_config(v->ck), &v->r->findings, err);
+}
+
+void infq_verify_report_free(infq_verify_report *r)
+{
+    if (!r)
+        return;
+    infq_findings_deinit(&r->findings);
+    infq_mem_free(r->rows);
+    infq_arena_free(r->names);
+    infq_mem_free(r);
+}
+
+infq_status infq_verify_run(const char *path, const infq_verify_options *o, const infq_log *log, infq_verify_report **out,
+                            infq_err *err)
+{
+    verifying v = {.log = log, .r = infq_mem_calloc(1, sizeof(infq_verify_report))};
+    infq_status st;
+
+    if (!v.r)
+        return infq_err_set(err, INFQ_E_NOMEM, "verification");
+    st = prepare(&v, path, o, err);
+    if (!st)
+        st = check_all(&v, o, err);
+    for (int t = 0; v.scratch && t < infq_par_threads(); t++)
+        infq_mem_free(v.scratch[t]);
+    infq_mem_free(v.scratch);
+    infq_mem_free(v.act);
+    infq_mem_free(v.outer);
+    infq_mem_free(v.codecs);
+    infq_arena_free(v.a);
+    infq_modules_free(v.modules);
+    infq_reader_close(v.reader);
+    infq_checkpoint_close(v.src);
+    infq_checkpoint_close(v.ck);
+    if (st) {
+        infq_verify_report_free(v.r);
+        return st;
+    }
+    *out = v.r;
+    return INFQ_E_OK;
+}
+
+void infq_verify_report_json(const infq_verify_report *r, infq_jw *to)
+{
+    infq_jw_obj(to);
+    infq_jw_key(to, "passed");
+    infq_jw_bool(to, r->findings.n_fail == 0);
+    infq_jw_key(to, "compared_with_source");
+    infq_jw_bool(to, r->with_source);
+    infq_jw_key(to, "matrices");
+    infq_jw_i64(to, (int64_t)r->n_rows);
+    infq_jw_key(to, "largest_relative_error");
+    infq_jw_f64(to, r->worst);
+    infq_jw_key(to, "tensors_equal");
+    infq_jw_i64(to, (int64_t)r->n_copied);
+    infq_jw_key(to, "side_files_equal");
+    infq_jw_i64(to, (int64_t)r->n_side);
+    infq_jw_key(to, "findings");
+    infq_jw_arr(to);
+    for (size_t i = 0; i < r->findings.n; i++) {
+        infq_jw_obj(to);
+        infq_jw_key(to, "fails");
+        infq_jw_bool(to, r->findings.v[i].fail);
+        infq_jw_key(to, "text");
+        infq_jw_str(to, r->findings.v[i].text);
+        infq_jw_end_obj(to);
+    }
+    infq_jw_end_arr(to);
+    infq_jw_end_obj(to);
+}

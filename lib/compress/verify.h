@@ -1,0 +1,48 @@
+/* Re-reads a quantized model with the reference decoder and compares it with its source. */
+#ifndef INFQ_COMPRESS_VERIFY_H
+#define INFQ_COMPRESS_VERIFY_H
+
+#include "lib/compress/engine.h"
+#include "lib/format/format.h"
+
+typedef struct {
+    const char *source;  /* folder or file; NULL: the one that infq.json names if it still exists, else self-checks only */
+    const char *engine;  /* NULL or "vllm" */
+    int64_t tp;
+} infq_verify_options;
+infq_verify_options infq_verify_options_default(void);
+
+typedef struct {
+    const char *name;    /* module */
+    infq_codec codec;
+    int64_t n_rows, n_cols;
+    double relative_error; /* sqrt(sum (w - w^)^2 / sum w^2); 0 without a source, or when both are zero */
+    double limit;          /* above it the module fails */
+} infq_verify_row;
+
+typedef struct {
+    infq_verify_row *rows;   /* quantized modules, checkpoint order */
+    size_t n_rows;
+    size_t n_copied;         /* tensors equal to the source's, byte for byte */
+    size_t n_side;           /* side files equal to the source's */
+    bool with_source;
+    char source[1024];
+    infq_findings findings;  /* what is wrong (fail), what to know (warning) */
+    double worst;            /* largest relative error */
+    void *names;             /* owner of the names */
+} infq_verify_report;
+
+/* Checks: the configuration is understood and fits what is stored; codes, scales and zero points in range and finite; padding
+ * bits zero; scales that engines share are equal inside fused groups; against the source: shapes, relative error below
+ * the limit of the codec (0.1 for 8 bits, 0.4 below), other tensors and side files equal, none missing or superfluous,
+ * config.json equal but for quantization_config. The answer is in report->findings.n_fail; an error means that it could
+ * not be checked. */
+infq_status infq_verify_run(const char *path, const infq_verify_options *o, const infq_log *log, infq_verify_report **out,
+                            infq_err *err);
+void infq_verify_report_free(infq_verify_report *r);
+/* The report as an object. */
+void infq_verify_report_json(const infq_verify_report *r, infq_jw *to);
+/* Limit of the relative error of a codec. */
+double infq_verify_limit(const infq_codec *c);
+
+#endif
