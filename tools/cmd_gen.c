@@ -13,30 +13,42 @@ typedef struct {
 
 #define AT(member) offsetof(options, member)
 static const opt_row text_rows[] = {
-    { "seed", 0, OPT_I64, "N", "other seeds give other texts (1)", AT(seed), 0, 9e15 },
-    { "bytes", 0, OPT_SIZE, "SIZE", "stop after the document that reaches it (64KiB)", AT(n_bytes), 0, 0 },
-    { "marks", 0, OPT_FLAG, NULL, "put a tab before the answer of each document", AT(marks), 0, 0 },
+    {"seed", 0, OPT_I64, "N", "other seeds give other texts (1)", AT(seed), 0, 9e15},
+    {"bytes", 0, OPT_SIZE, "SIZE", "stop after the document that reaches it (64KiB)", AT(n_bytes),
+     0, 0},
+    {"marks", 0, OPT_FLAG, NULL, "put a tab before the answer of each document", AT(marks), 0, 0},
 };
 static const opt_spec text_spec = {
-    "infq gen text", "[options]", "Writes generated documents, one a line, to standard output.",
-    "The same seed gives the same bytes on every machine. No document contains a combination that is\n"
+    "infq gen text",
+    "[options]",
+    "Writes generated documents, one a line, to standard output.",
+    "The same seed gives the same bytes on every machine. No document contains a combination that "
+    "is\n"
     "held out for the task sets.",
-    text_rows, sizeof(text_rows) / sizeof(text_rows[0]), 0, 0,
+    text_rows,
+    sizeof(text_rows) / sizeof(text_rows[0]),
+    0,
+    0,
 };
 
 static const opt_row tasks_rows[] = {
-    { "seed", 0, OPT_I64, "N", "other seeds give other items (1)", AT(seed), 0, 9e15 },
-    { "items", 0, OPT_I64, "N", "items of each set (200)", AT(n_items), 1, 100000 },
+    {"seed", 0, OPT_I64, "N", "other seeds give other items (1)", AT(seed), 0, 9e15},
+    {"items", 0, OPT_I64, "N", "items of each set (200)", AT(n_items), 1, 100000},
 };
 static const opt_spec tasks_spec = {
-    "infq gen tasks", "[options] DIR", "Writes one JSON Lines file for each generated task set into DIR.",
+    "infq gen tasks",
+    "[options] DIR",
+    "Writes one JSON Lines file for each generated task set into DIR.",
     "Each line is {\"context\", \"choices\", \"gold\"}. Files of the same names are replaced.",
-    tasks_rows, sizeof(tasks_rows) / sizeof(tasks_rows[0]), 1, 1,
+    tasks_rows,
+    sizeof(tasks_rows) / sizeof(tasks_rows[0]),
+    1,
+    1,
 };
 
 static int gen_text(int argc, char **argv)
 {
-    options o = { 1, 0, 64 * 1024, false };
+    options o = {1, 0, 64 * 1024, false};
     infq_buf text;
     infq_err err;
     infq_status st;
@@ -57,7 +69,7 @@ static int gen_text(int argc, char **argv)
 
 static int gen_tasks(int argc, char **argv)
 {
-    options o = { INFQ_GEN_TASK_SEED, INFQ_GEN_TASK_ITEMS, 0, false };
+    options o = {INFQ_GEN_TASK_SEED, INFQ_GEN_TASK_ITEMS, 0, false};
     infq_err err;
     int n_args;
     bool done;

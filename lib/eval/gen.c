@@ -167,20 +167,23 @@ infq_status infq_gen_items(int kind, uint64_t seed, int n_items, infq_buf *out, 
         st = item_make(&gen_kinds[kind], &it, err);
         if (st)
             goto done;
-        if (!is_held_out(&gen_kinds[kind], &it) || infq_map_get(seen, it.context.data, it.context.n) >= 0)
+        if (!is_held_out(&gen_kinds[kind], &it) ||
+            infq_map_get(seen, it.context.data, it.context.n) >= 0)
             continue;
         context[n] = infq_mem_strndup(it.context.data, it.context.n);
         n++;
         if (!context[n - 1] || infq_map_put(seen, context[n - 1], it.context.n, n) == -2) {
-            st = infq_err_set(err, INFQ_E_NOMEM, "context of a task item needs %zu bytes", it.context.n);
+            st = infq_err_set(err, INFQ_E_NOMEM, "context of a task item needs %zu bytes",
+                              it.context.n);
             goto done;
         }
         item_write(&it, out);
     }
     st = infq_buf_status(out, err);
     if (!st && n < n_items)
-        st = infq_err_set(err, INFQ_E_USAGE, "task set %s has only %d different items, %d asked for",
-                          gen_kinds[kind].name, n, n_items);
+        st =
+            infq_err_set(err, INFQ_E_USAGE, "task set %s has only %d different items, %d asked for",
+                         gen_kinds[kind].name, n, n_items);
 done:
     infq_map_free(seen);
     for (int i = 0; i < n; i++)

@@ -7,20 +7,21 @@
 
 enum { GEN_MAX_CHOICES = 4, GEN_CHOICE_BYTES = 24 };
 
-/* One question. A document is context + choice[0] + tail; an item is context and the choices, shuffled. */
+/* One question. A document is context + choice[0] + tail; an item is context and the choices,
+ * shuffled. */
 typedef struct {
     infq_rng *rng;
     infq_buf context;
     infq_buf tail;
-    infq_buf key;     /* the combination that is in the text or held out; empty: the context itself */
+    infq_buf key; /* the combination that is in the text or held out; empty: the context itself */
     char choice[GEN_MAX_CHOICES][GEN_CHOICE_BYTES]; /* [0] is true; with the blank in front */
     int n_choices;
 } gen_item;
 
 typedef struct {
     const char *name, *about;
-    int weight;                   /* share of documents in the text */
-    void (*make)(gen_item *it);   /* fills an empty item */
+    int weight;                 /* share of documents in the text */
+    void (*make)(gen_item *it); /* fills an empty item */
 } gen_kind;
 extern const gen_kind gen_kinds[];
 extern const int gen_n_kinds;
@@ -30,11 +31,12 @@ typedef struct {
     const char *const *w;
     int n;
 } gen_words;
-extern const gen_words gen_names, gen_cities, gen_jobs, gen_things, gen_colours, gen_rooms, gen_days, gen_months,
-    gen_letters, gen_adjectives;
+extern const gen_words gen_names, gen_cities, gen_jobs, gen_things, gen_colours, gen_rooms,
+    gen_days, gen_months, gen_letters, gen_adjectives;
 extern const gen_words gen_animals; /* from small to big */
 
-/* Two forms of one word: singular and plural, verb forms, a word and its opposite, a thing and its value. */
+/* Two forms of one word: singular and plural, verb forms, a word and its opposite, a thing and its
+ * value. */
 typedef struct {
     const char *a, *b;
 } gen_pair;
@@ -42,6 +44,7 @@ typedef struct {
     const gen_pair *p;
     int n;
 } gen_pairs;
-extern const gen_pairs gen_nouns, gen_verbs, gen_opposites, gen_thing_colours, gen_thing_kinds, gen_homes;
+extern const gen_pairs gen_nouns, gen_verbs, gen_opposites, gen_thing_colours, gen_thing_kinds,
+    gen_homes;
 
 #endif

@@ -30,7 +30,8 @@ static void draw(gen_item *it, int n, int k, int *out)
     }
 }
 
-/* Adds one choice; the first is the true one. Repeated ones and those past the last place are dropped. */
+/* Adds one choice; the first is the true one. Repeated ones and those past the last place are
+ * dropped. */
 static void choice(gen_item *it, const char *word)
 {
     char text[GEN_CHOICE_BYTES];
@@ -91,7 +92,8 @@ static void make_facts(gen_item *it)
     draw(it, rel[r].values->n, n, what);
     draw(it, n, n, order);
     for (int i = 0; i < n; i++)
-        infq_buf_fmt(&it->context, "%s %s %s. ", gen_names.w[who[i]], rel[r].says, rel[r].values->w[what[i]]);
+        infq_buf_fmt(&it->context, "%s %s %s. ", gen_names.w[who[i]], rel[r].says,
+                     rel[r].values->w[what[i]]);
     for (int q = 0; q < n_asked; q++) {
         const char *name = gen_names.w[who[order[q]]];
 
@@ -133,10 +135,11 @@ static void make_order(gen_item *it)
         const char *name;
         const gen_words *l;
         bool round; /* the first follows the last */
-    } seq[] = {{"days", &gen_days, true}, {"months", &gen_months, true}, {"letters", &gen_letters, false}};
-    static const char *const head[] = {"Say the %s %s by %d:", "In steps %3$d go %2$s through the %1$s:",
-                                       "The %s in order, %s by %d:", "Go %2$s by %3$d, all %1$s:",
-                                       "Now come the %s, %s by %d:"};
+    } seq[] = {
+        {"days", &gen_days, true}, {"months", &gen_months, true}, {"letters", &gen_letters, false}};
+    static const char *const head[] = {
+        "Say the %s %s by %d:", "In steps %3$d go %2$s through the %1$s:",
+        "The %s in order, %s by %d:", "Go %2$s by %3$d, all %1$s:", "Now come the %s, %s by %d:"};
     int s = below(it, 3);
     int t = below(it, 5);
     int step = 1 + below(it, 3);
@@ -176,9 +179,11 @@ static void make_agreement(gen_item *it)
 
         infq_buf_fmt(&it->context, "%s says that the %s", name, subject);
     } else if (shape == 1) {
-        infq_buf_fmt(&it->context, "The %s that the %s %s", subject, other, other_plural ? "like" : "likes");
+        infq_buf_fmt(&it->context, "The %s that the %s %s", subject, other,
+                     other_plural ? "like" : "likes");
     } else if (shape == 2) {
-        infq_buf_fmt(&it->context, "The %s that %s the %s", subject, plural ? "see" : "sees", other);
+        infq_buf_fmt(&it->context, "The %s that %s the %s", subject, plural ? "see" : "sees",
+                     other);
     } else {
         const char *adjective = pick(it, gen_adjectives);
         const char *word = link[below(it, 3)];
@@ -276,7 +281,10 @@ static void make_size(gen_item *it)
             best = i;
     infq_buf_fmt(&it->context, "Which animal is the %s,", more ? "biggest" : "smallest");
     for (int i = 0; i < n; i++)
-        infq_buf_fmt(&it->context, " the %s%s", gen_animals.w[at[i]], i + 2 < n ? "," : i + 1 < n ? " or" : "? It is the");
+        infq_buf_fmt(&it->context, " the %s%s", gen_animals.w[at[i]],
+                     i + 2 < n   ? ","
+                     : i + 1 < n ? " or"
+                                 : "? It is the");
     choice(it, gen_animals.w[at[best]]);
     for (int i = 0; i < n; i++)
         choice(it, gen_animals.w[at[i]]);
@@ -301,8 +309,8 @@ static void make_give(gen_item *it)
         int thing = below(it, 2);
         int to = (holder[thing] + 1 + below(it, 2)) % 3;
 
-        infq_buf_fmt(&it->context, "%s gives the %s to %s. ", gen_names.w[who[holder[thing]]], gen_things.w[what[thing]],
-                     gen_names.w[who[to]]);
+        infq_buf_fmt(&it->context, "%s gives the %s to %s. ", gen_names.w[who[holder[thing]]],
+                     gen_things.w[what[thing]], gen_names.w[who[to]]);
         holder[thing] = to;
     }
     if (both)
@@ -347,11 +355,10 @@ static void make_where(gen_item *it)
 
 static void make_opposite(gen_item *it)
 {
-    static const char *const shape[] = {"The opposite of %1$s is",
-                                        "%2$s says %1$s and %3$s says the opposite:",
-                                        "%2$s asks for the opposite of %1$s and %3$s answers",
-                                        "What is not %1$s at all, asks %2$s, is",
-                                        "%2$s and %3$s turn %1$s into"};
+    static const char *const shape[] = {
+        "The opposite of %1$s is", "%2$s says %1$s and %3$s says the opposite:",
+        "%2$s asks for the opposite of %1$s and %3$s answers",
+        "What is not %1$s at all, asks %2$s, is", "%2$s and %3$s turn %1$s into"};
     const gen_pair *pair = &gen_opposites.p[below(it, gen_opposites.n)];
     int s = below(it, 5);
     int turn = below(it, 2);
@@ -359,7 +366,8 @@ static void make_opposite(gen_item *it)
 
     draw(it, gen_names.n, 2, who);
     infq_buf_fmt(&it->key, "%d %s", s, turn ? pair->b : pair->a);
-    infq_buf_fmt(&it->context, shape[s], turn ? pair->b : pair->a, gen_names.w[who[0]], gen_names.w[who[1]]);
+    infq_buf_fmt(&it->context, shape[s], turn ? pair->b : pair->a, gen_names.w[who[0]],
+                 gen_names.w[who[1]]);
     choice(it, turn ? pair->a : pair->b);
     while (it->n_choices < GEN_MAX_CHOICES) {
         const gen_pair *wrong = &gen_opposites.p[below(it, gen_opposites.n)];
@@ -377,15 +385,16 @@ static void make_world(gen_item *it)
     static const struct {
         const gen_pairs *facts;
         const char *shape[4];
-    } about[] = {{&gen_thing_colours,
-                  {"The colour of %1$s is", "%2$s knows that %1$s is always", "For %1$s %2$s takes the paint that is",
-                   "%2$s asks which colour %1$s has, and hears"}},
-                 {&gen_thing_kinds,
-                  {"The %1$s is a kind of", "%2$s calls the %1$s a", "%2$s asks what the %1$s is: a",
-                   "In the book of %2$s the %1$s is listed as a"}},
-                 {&gen_homes,
-                  {"The %1$s lives in the", "%2$s looks for the %1$s in the", "The home of the %1$s, says %2$s, is the",
-                   "%2$s brings the %1$s back to the"}}};
+    } about[] = {
+        {&gen_thing_colours,
+         {"The colour of %1$s is", "%2$s knows that %1$s is always",
+          "For %1$s %2$s takes the paint that is", "%2$s asks which colour %1$s has, and hears"}},
+        {&gen_thing_kinds,
+         {"The %1$s is a kind of", "%2$s calls the %1$s a", "%2$s asks what the %1$s is: a",
+          "In the book of %2$s the %1$s is listed as a"}},
+        {&gen_homes,
+         {"The %1$s lives in the", "%2$s looks for the %1$s in the",
+          "The home of the %1$s, says %2$s, is the", "%2$s brings the %1$s back to the"}}};
     int g = below(it, 3);
     int s = below(it, 4);
     int k = below(it, about[g].facts->n);
@@ -401,7 +410,8 @@ static void make_world(gen_item *it)
 
 static void make_sums(gen_item *it)
 {
-    static const char *const shape[] = {"So %d %s %d =", "We know that %d %s %d is", "What is %d %s %d? It is"};
+    static const char *const shape[] = {"So %d %s %d =", "We know that %d %s %d is",
+                                        "What is %d %s %d? It is"};
     int plus = below(it, 2);
     int a = below(it, 30);
     int b = below(it, 12);
@@ -410,7 +420,11 @@ static void make_sums(gen_item *it)
     if (!plus)
         a += b;
     infq_buf_fmt(&it->key, "%d %d %d", plus, a, b);
-    infq_buf_fmt(&it->context, shape[s], a, s == 0 ? (plus ? "+" : "-") : plus ? "plus" : "minus", b);
+    infq_buf_fmt(&it->context, shape[s], a,
+                 s == 0 ? (plus ? "+" : "-")
+                 : plus ? "plus"
+                        : "minus",
+                 b);
     choices_near(it, plus ? a + b : a - b);
     infq_buf_char(&it->tail, '.');
 }
@@ -426,12 +440,14 @@ static void make_rules(gen_item *it)
     draw(it, gen_animals.n, n, animal);
     draw(it, gen_colours.n, n, colour);
     for (int i = 0; i < n; i++)
-        infq_buf_fmt(&it->context, "Every %s is %s. ", gen_animals.w[animal[i]], gen_colours.w[colour[i]]);
+        infq_buf_fmt(&it->context, "Every %s is %s. ", gen_animals.w[animal[i]],
+                     gen_colours.w[colour[i]]);
     draw(it, n, n, order);
     for (int q = 0; q < n_asked; q++) {
         int k = order[q];
 
-        infq_buf_fmt(&it->context, "The pet of %s is a %s, so it is", gen_names.w[who[k]], gen_animals.w[animal[k]]);
+        infq_buf_fmt(&it->context, "The pet of %s is a %s, so it is", gen_names.w[who[k]],
+                     gen_animals.w[animal[k]]);
         if (q + 1 < n_asked)
             infq_buf_fmt(&it->context, " %s. ", gen_colours.w[colour[k]]);
     }
@@ -462,10 +478,12 @@ static void make_tally(gen_item *it)
 }
 
 const gen_kind gen_kinds[] = {
-    {"facts", "recall of a fact that the context states about one of several people", 3, make_facts},
+    {"facts", "recall of a fact that the context states about one of several people", 3,
+     make_facts},
     {"count", "counting up or down by a step", 2, make_count},
     {"order", "days, months and letters in order, by a step", 2, make_order},
-    {"agreement", "the verb agrees with its subject, not with the noun beside it", 2, make_agreement},
+    {"agreement", "the verb agrees with its subject, not with the noun beside it", 2,
+     make_agreement},
     {"copy", "the next word of a repeated list", 2, make_copy},
     {"reverse", "the next word of a list said backwards", 2, make_reverse},
     {"compare", "the largest or smallest of two or three numbers", 2, make_compare},
