@@ -128,7 +128,7 @@ infq_status infq_receipt_write(const infq_plan *p, const infq_quantize_result *r
     infq_jw w = infq_jw_over(to, 2);
 
     infq_jw_obj(&w);
-    key_str(&w, "schema", "infq-receipt-1");
+    key_str(&w, "schema", "infq.receipt.v1");
     key_str(&w, "version", INFQ_VERSION);
     INFQ_TRY(source(p, r, &w, err));
     recipe(p, &w);

@@ -1,0 +1,387 @@
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/cpu.h"
+#include "lib/base/par.h"
+#include "lib/base/str.h"
+#include "lib/compress/quantize.h"
+#include "tools/cmd.h"
+#include "tools/commands.h"
+
+#define NAME "infq quantize"
+
+typedef struct {
+    int64_t bits, threads, tp;
+    const char *scheme, *method, *format, *group, *out, *engine;
+    opt_list ignore, include;
+    uint64_t mem_limit, shard_bytes;
+    bool asym, force, dry_run, allow_fallback, no_verify, json, quiet;
+} options;
+
+#define AT(member) offsetof(options, member)
+static const opt_row rows[] = {
+    { "bits", 'b', OPT_I64, "N", "4 (W4A16) or 8 (W8A16); 4 unless --scheme is given", AT(bits), 4, 8 },
+    { "scheme", 's', OPT_STR, "NAME", "W4A16, W4A16_ASYM, W8A16, W8A8-INT8, FP8 or FP8-BLOCK", AT(scheme), 0, 0 },
+    { "method", 'm', OPT_STR, "NAME", "search: range search weighted by the weights (default)\n"
+      "rtn: round to nearest, range = largest magnitude", AT(method), 0, 0 },
+    { "group-size", 'g', OPT_STR, "N", "weights that share a scale, or channel for whole rows; by default\n"
+      "the largest of 128, 64, 32 that divides every quantized row", AT(group), 0, 0 },
+    { "asym", 0, OPT_FLAG, NULL, "with zero points (4 bits)", AT(asym), 0, 0 },
+    { "format", 0, OPT_STR, "NAME", "how the output is stored: compressed-tensors", AT(format), 0, 0 },
+    { "ignore", 0, OPT_LIST, "PATTERN", "modules that stay as they are; may be repeated", AT(ignore), 0, 0 },
+    { "include", 0, OPT_LIST, "PATTERN", "modules to quantize although they are left out by default\n"
+      "(lm_head); may be repeated", AT(include), 0, 0 },
+    { "output", 'o', OPT_STR, "OUT", "name of the result; MODEL-SCHEME beside the input by default", AT(out), 0, 0 },
+    { "force", 'f', OPT_FLAG, NULL, "replace OUT if it is there", AT(force), 0, 0 },
+    { "dry-run", 'n', OPT_FLAG, NULL, "print the plan, write nothing", AT(dry_run), 0, 0 },
+    { "allow-fallback", 0, OPT_FLAG, NULL, "keep matrices whose rows the group size does not divide, and list them", AT(allow_fallback), 0, 0 },
+    { "for", 0, OPT_STR, "ENGINE", "refuse what this engine does not load: vllm", AT(engine), 0, 0 },
+    { "tp", 0, OPT_I64, "N", "devices that --for splits the model over (1)", AT(tp), 1, 1024 },
+    { "mem-limit", 0, OPT_SIZE, "SIZE", "stay below this much resident memory, or refuse (exit code 5)", AT(mem_limit), 0, 0 },
+    { "shard-size", 0, OPT_SIZE, "SIZE", "tensor bytes of a shard at most (5GB)", AT(shard_bytes), 0, 0 },
+    { "no-verify", 0, OPT_FLAG, NULL, "publish without decoding and comparing first", AT(no_verify), 0, 0 },
+    { "threads", 0, OPT_I64, "N", "processors to use (all); the result does not depend on it", AT(threads), 1, 4096 },
+    { "json", 0, OPT_FLAG, NULL, "plan or report as one JSON object", AT(json), 0, 0 },
+    { "quiet", 'q', OPT_FLAG, NULL, "errors only on standard error, no plan", AT(quiet), 0, 0 },
+};
+static const opt_spec spec = {
+    NAME, "[options] MODEL", "Stores a model's linear layers in fewer bits.",
+    "MODEL is a model folder or a .safetensors file. Embeddings, lm_head, routers, norms and biases stay as\n"
+    "they are. A PATTERN is a module's whole name, its last part (lm_head, down_proj), or re: and a regular\n"
+    "expression that matches from the start of the name; one that matches nothing is an error. The result\n"
+    "appears under its name only when it is complete and verified; a killed run goes on where it stopped.\n"
+    "Exit code: 0 done, 1 verification failed, 2 wrong usage, 3 input not usable, 4 disk, 5 memory.",
+    rows, sizeof(rows) / sizeof(rows[0]), 1, 1,
+};
+
+static infq_status choose_scheme(const options *o, infq_plan_options *p, infq_err *err)
+{
+    const char *name = o->scheme;
+
+    if (o->bits && o->bits != 4 && o->bits != 8)
+        return infq_err_set(err, INFQ_E_USAGE, "--bits is 4 or 8");
+    if (name && o->bits)
+        return infq_err_set(err, INFQ_E_USAGE, "--bits and --scheme exclude each other");
+    if (!name)
+        name = o->bits == 8 ? "W8A16" : "W4A16";
+    p->scheme = infq_scheme_find(name);
+    if (!p->scheme)
+        return infq_err_set(err, INFQ_E_USAGE, "unknown scheme %s (see %s --help)", name, NAME);
+    if (!o->asym)
+        return INFQ_E_OK;
+    if (p->scheme->codec.elem != INFQ_ELEM_U4)
+        return infq_err_set(err, INFQ_E_USAGE, "--asym needs 4 bits: no engine has a kernel for %s with zero points", p->scheme->name);
+    p->scheme = infq_scheme_find("W4A16_ASYM");
+    return INFQ_E_OK;
+}
+
+static infq_status plan_options(const options *o, infq_plan_options *p, infq_err *err)
+{
+    *p = infq_plan_options_default();
+    INFQ_TRY(choose_scheme(o, p, err));
+    if (o->method && !(p->method = infq_method_find(o->method)))
+        return infq_err_set(err, INFQ_E_USAGE, "unknown method %s (see %s --help)", o->method, NAME);
+    if (o->format && (!(p->format = infq_format_find(o->format)) || strcmp(o->format, "dense") == 0))
+        return infq_err_set(err, INFQ_E_USAGE, "unknown output format %s (see %s --help)", o->format, NAME);
+    if (o->group && strcmp(o->group, "channel") == 0)
+        p->group_size = INFQ_GROUP_CHANNEL;
+    else if (o->group && (!infq_parse_i64(o->group, 8, 1 << 20, &p->group_size) || p->group_size % 8))
+        return infq_err_set(err, INFQ_E_USAGE, "--group-size %s is neither a multiple of 8 nor channel", o->group);
+    p->ignore = o->ignore.v;
+    p->n_ignore = (size_t)o->ignore.n;
+    p->include = o->include.v;
+    p->n_include = (size_t)o->include.n;
+    p->allow_fallback = o->allow_fallback;
+    p->out = o->out;
+    p->mem_limit = o->mem_limit;
+    p->shard_bytes = o->shard_bytes;
+    p->engine = o->engine;
+    p->tp = o->tp;
+    return INFQ_E_OK;
+}
+
+static void hits_text(const infq_plan *p, infq_buf *to)
+{
+    for (size_t i = 0; i < p->o.n_ignore; i++)
+        infq_buf_fmt(to, "  --ignore %s: matches %lld modules\n", p->o.ignore[i], (long long)p->ignore_hits[i]);
+    for (size_t i = 0; i < p->o.n_include; i++)
+        infq_buf_fmt(to, "  --include %s: matches %lld modules\n", p->o.include[i], (long long)p->include_hits[i]);
+}
+
+static void plan_text(const infq_plan *p, infq_buf *to)
+{
+    char a[32], b[32], c[32], what[80];
+    const infq_plan_entry *first = NULL;
+
+    for (size_t i = 0; i < p->n && !first; i++)
+        if (p->v[i].fate == INFQ_FATE_QUANTIZE)
+            first = &p->v[i];
+    infq_buf_fmt(to, "plan: %s -> %s\n", infq_checkpoint_path(p->ck), p->out);
+    infq_buf_fmt(to, "  %zu matrices to %s, method %s, format %s\n", p->n_quantized,
+                 infq_codec_describe(&first->codec, what, sizeof(what)), p->o.method->name, p->o.format->name);
+    infq_buf_fmt(to, "  %zu tensors copied%s\n", p->n_copied, p->n_tied ? "; lm_head equals the embedding it is tied to and is stored once" : "");
+    hits_text(p, to);
+    for (size_t i = 0; i < p->n; i++)
+        if (p->v[i].fallback)
+            infq_buf_fmt(to, "  fallback: %s stays %s, rows of %lld\n", p->v[i].module->name,
+                         infq_dtype_name(p->v[i].tensor->dtype), (long long)p->v[i].tensor->shape[1]);
+    infq_buf_fmt(to, "  %s -> %s, %.2f bits per weight (%.2f in quantized matrices)\n",
+                 infq_format_bytes((double)p->bytes_in, a, sizeof(a)), infq_format_bytes((double)p->bytes_out, b, sizeof(b)),
+                 p->bits_per_weight, p->bits_per_weight_quantized);
+    infq_buf_fmt(to, "  memory %s, disk %s of %s free, about %.1f s on %d threads\n",
+                 infq_format_bytes((double)p->peak_bytes, a, sizeof(a)), infq_format_bytes((double)p->disk_needed, b, sizeof(b)),
+                 infq_format_bytes((double)p->disk_free, c, sizeof(c)), p->seconds, p->threads);
+    for (size_t i = 0; i < p->findings.n; i++)
+        infq_buf_fmt(to, "  note: %s\n", p->findings.v[i].text);
+}
+
+static void key_i64(infq_jw *w, const char *key, int64_t v)
+{
+    infq_jw_key(w, key);
+    infq_jw_i64(w, v);
+}
+
+static void key_f64(infq_jw *w, const char *key, double v)
+{
+    infq_jw_key(w, key);
+    infq_jw_f64(w, v);
+}
+
+static void key_str(infq_jw *w, const char *key, const char *v)
+{
+    infq_jw_key(w, key);
+    infq_jw_str(w, v);
+}
+
+static void patterns_json(infq_jw *w, const char *key, const char *const *v, const int64_t *hits, size_t n)
+{
+    infq_jw_key(w, key);
+    infq_jw_arr(w);
+    for (size_t i = 0; i < n; i++) {
+        infq_jw_obj(w);
+        key_str(w, "pattern", v[i]);
+        key_i64(w, "matches", hits[i]);
+        infq_jw_end_obj(w);
+    }
+    infq_jw_end_arr(w);
+}
+
+static void plan_json(const infq_plan *p, infq_jw *w)
+{
+    char name[40];
+
+    infq_plan_scheme_name(p, name, sizeof(name));
+    infq_jw_key(w, "plan");
+    infq_jw_obj(w);
+    key_str(w, "scheme", name);
+    key_str(w, "method", p->o.method->name);
+    key_str(w, "format", p->o.format->name);
+    key_i64(w, "group_size", p->group_size);
+    key_i64(w, "tensors_quantized", (int64_t)p->n_quantized);
+    key_i64(w, "tensors_copied", (int64_t)p->n_copied);
+    key_i64(w, "tensors_tied", (int64_t)p->n_tied);
+    infq_jw_key(w, "fallbacks");
+    infq_jw_arr(w);
+    for (size_t i = 0; i < p->n; i++)
+        if (p->v[i].fallback)
+            infq_jw_str(w, p->v[i].tensor->name);
+    infq_jw_end_arr(w);
+    patterns_json(w, "ignore", p->o.ignore, p->ignore_hits, p->o.n_ignore);
+    patterns_json(w, "include", p->o.include, p->include_hits, p->o.n_include);
+    key_i64(w, "weights", p->weights);
+    key_i64(w, "weights_quantized", p->weights_quantized);
+    key_f64(w, "bits_per_weight", p->bits_per_weight);
+    key_f64(w, "bits_per_weight_quantized", p->bits_per_weight_quantized);
+    key_i64(w, "tensor_bytes_in", (int64_t)p->bytes_in);
+    key_i64(w, "file_bytes_out", (int64_t)p->bytes_out);
+    key_i64(w, "peak_memory_bytes", (int64_t)p->peak_bytes);
+    key_i64(w, "disk_needed_bytes", (int64_t)p->disk_needed);
+    key_i64(w, "disk_free_bytes", (int64_t)p->disk_free);
+    key_f64(w, "seconds", p->seconds);
+    key_i64(w, "threads", p->threads);
+    infq_jw_key(w, "notes");
+    infq_jw_arr(w);
+    for (size_t i = 0; i < p->findings.n; i++)
+        infq_jw_str(w, p->findings.v[i].text);
+    infq_jw_end_arr(w);
+    infq_jw_end_obj(w);
+}
+
+// Indices of the quantized entries with the largest errors, worst first; their number.
+#define N_WORST 5
+static size_t worst(const infq_plan *p, const infq_quantize_result *r, size_t out[N_WORST])
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < p->n; i++) {
+        size_t at = n;
+        if (p->v[i].fate != INFQ_FATE_QUANTIZE)
+            continue;
+        while (at > 0 && infq_ledger_error(&r->rows[i]) > infq_ledger_error(&r->rows[out[at - 1]]))
+            at--;
+        if (at >= N_WORST)
+            continue;
+        n += n < N_WORST;
+        for (size_t k = n - 1; k > at; k--)
+            out[k] = out[k - 1];
+        out[at] = i;
+    }
+    return n;
+}
+
+static void verified_text(const infq_verify_report *v, infq_buf *to)
+{
+    infq_buf_fmt(to, "verified: %s, %zu matrices decoded, largest relative error %.4f, %zu tensors and %zu side files equal\n",
+                 v->findings.n_fail ? "FAIL" : "pass", v->n_rows, v->worst, v->n_copied, v->n_side);
+    for (size_t i = 0; i < v->findings.n; i++)
+        if (v->findings.v[i].fail)
+            infq_buf_fmt(to, "  FAIL %s\n", v->findings.v[i].text);
+}
+
+static void report_text(const infq_plan *p, const infq_quantize_result *r, infq_buf *to)
+{
+    size_t w[N_WORST], n = worst(p, r, w), n_side = infq_checkpoint_side_count(p->ck);
+    char a[32], b[32], c[32];
+
+    infq_buf_fmt(to, "%s %s\n", r->published ? "wrote" : "not published:", p->out);
+    infq_buf_fmt(to, "  asked %s, achieved %.3f bits per weight overall, %.3f in %zu quantized matrices\n", p->o.scheme->name,
+                 p->bits_per_weight, p->bits_per_weight_quantized, p->n_quantized);
+    infq_buf_fmt(to, "  size %s -> %s (%.1f %%), %.1f s (%.2f GB/s), verification %.1f s, peak memory %s\n",
+                 infq_format_bytes((double)p->bytes_in, a, sizeof(a)), infq_format_bytes((double)r->bytes_written, b, sizeof(b)),
+                 100.0 * (double)r->bytes_written / (double)p->bytes_in, r->seconds,
+                 r->seconds > 0 ? (double)p->bytes_in / r->seconds * 1e-9 : 0.0, r->seconds_verify,
+                 infq_format_bytes((double)infq_mem_rss_peak(), c, sizeof(c)));
+    if (r->n_resumed)
+        infq_buf_fmt(to, "  %zu tensors taken over from an interrupted run\n", r->n_resumed);
+    infq_buf_fmt(to, "  groups that hold only zeros: %lld; codes cut off at the range's end: %lld\n", (long long)r->zero_groups,
+                 (long long)r->clipped);
+    for (size_t i = 0; i < n; i++)
+        infq_buf_fmt(to, "  %s %s: relative error %.4f\n", i ? "     " : "worst", p->v[w[i]].module->name,
+                     infq_ledger_error(&r->rows[w[i]]));
+    for (size_t i = 0; i < n_side && !infq_checkpoint_is_bare(p->ck); i++)
+        infq_buf_fmt(to, "%s%s", i ? ", " : "  side files: ", infq_checkpoint_side_name(p->ck, i));
+    if (n_side && !infq_checkpoint_is_bare(p->ck))
+        infq_buf_char(to, '\n');
+    if (r->verified)
+        verified_text(r->verified, to);
+}
+
+static void report_json(const infq_plan *p, const infq_quantize_result *r, infq_jw *w)
+{
+    size_t k[N_WORST], n = worst(p, r, k);
+
+    infq_jw_key(w, "published");
+    infq_jw_bool(w, r->published);
+    key_i64(w, "bytes_written", (int64_t)r->bytes_written);
+    key_f64(w, "seconds", r->seconds);
+    key_f64(w, "seconds_verify", r->seconds_verify);
+    key_i64(w, "peak_memory_bytes", (int64_t)infq_mem_rss_peak());
+    key_i64(w, "tensors_resumed", (int64_t)r->n_resumed);
+    key_i64(w, "zero_groups", r->zero_groups);
+    key_i64(w, "clipped", r->clipped);
+    infq_jw_key(w, "side_files");
+    infq_jw_arr(w);
+    for (size_t i = 0; i < infq_checkpoint_side_count(p->ck) && !infq_checkpoint_is_bare(p->ck); i++)
+        infq_jw_str(w, infq_checkpoint_side_name(p->ck, i));
+    infq_jw_end_arr(w);
+    infq_jw_key(w, "worst");
+    infq_jw_arr(w);
+    for (size_t i = 0; i < n; i++) {
+        infq_jw_obj(w);
+        key_str(w, "module", p->v[k[i]].module->name);
+        key_f64(w, "relative_error", infq_ledger_error(&r->rows[k[i]]));
+        infq_jw_end_obj(w);
+    }
+    infq_jw_end_arr(w);
+    infq_jw_key(w, "verification");
+    if (r->verified)
+        infq_verify_report_json(r->verified, w);
+    else
+        infq_jw_null(w);
+}
+
+static infq_status print_report(const options *o, const infq_plan *p, const infq_quantize_result *r, infq_err *err)
+{
+    infq_buf text;
+    infq_status st;
+
+    infq_buf_init(&text);
+    if (o->json) {
+        infq_jw w = infq_jw_over(&text, 0);
+        infq_jw_obj(&w);
+        key_str(&w, "schema", "infq.quantize.v1");
+        key_str(&w, "input", infq_checkpoint_path(p->ck));
+        key_str(&w, "output", p->out);
+        plan_json(p, &w);
+        if (r)
+            report_json(p, r, &w);
+        infq_jw_end_obj(&w);
+        infq_buf_char(&text, '\n');
+    } else if (r) {
+        report_text(p, r, &text);
+    } else {
+        plan_text(p, &text);
+    }
+    st = infq_buf_status(&text, err);
+    if (!st)
+        st = cmd_print(&text, err);
+    infq_buf_deinit(&text);
+    return st;
+}
+
+// The plan is shown before the work; with --json it is part of the report.
+static infq_status show_plan(const options *o, const infq_plan *p, infq_err *err)
+{
+    return o->dry_run || (!o->json && !o->quiet) ? print_report(o, p, NULL, err) : INFQ_E_OK;
+}
+
+static infq_status run(const options *o, const char *path, cmd_sink *sink, bool *passed, infq_err *err)
+{
+    infq_log log = cmd_log(sink, NAME, o->quiet);
+    infq_quantize_options qo = {.force = o->force, .verify = !o->no_verify};
+    infq_checkpoint *ck = NULL;
+    infq_plan_options po;
+    infq_plan *p = NULL;
+    infq_quantize_result *r = NULL;
+    infq_status st = plan_options(o, &po, err);
+
+    if (!st)
+        st = infq_checkpoint_open(path, &log, &ck, err);
+    if (!st)
+        st = infq_plan_make(ck, &po, &p, err);
+    if (!st && !o->force && !o->dry_run && infq_path_exists(p->out))
+        st = infq_err_set(err, INFQ_E_EXISTS, "%s is there already (--force replaces it)", p->out);
+    if (!st)
+        st = show_plan(o, p, err);
+    if (!st && !o->dry_run) {
+        st = infq_quantize_run(p, &qo, &log, &r, err);
+        cmd_log_end(sink);
+        if (!st) {
+            *passed = r->published;
+            st = print_report(o, p, r, err);
+        }
+    }
+    infq_quantize_result_free(r);
+    infq_plan_free(p);
+    infq_checkpoint_close(ck);
+    return st;
+}
+
+int cmd_quantize(int argc, char **argv)
+{
+    options o = {.tp = 1};
+    cmd_sink sink;
+    int n_args;
+    bool done = false, passed = true;
+    infq_err err;
+
+    if (opt_parse(&spec, argc, argv, &o, &n_args, &done, &err))
+        return cmd_fail(NAME, &err);
+    if (done)
+        return 0;
+    infq_par_threads_set((int)o.threads);
+    if (run(&o, argv[0], &sink, &passed, &err))
+        return cmd_fail(NAME, &err);
+    return passed ? 0 : 1;
+}
