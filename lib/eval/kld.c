@@ -263,8 +263,8 @@ infq_status infq_kld_measure(infq_model *mp, infq_model *mq, const infq_tokenize
     memset(&r, 0, sizeof(r));
     infq_ids_init(&ids);
     p.window = r.window = o->window > 0 ? o->window : max < 512 ? max : 512;
-    if (p.window < 2 || p.window > max)
-        return infq_err_set(err, INFQ_E_USAGE, "--window %lld: 2 to %lld positions are possible with these models",
+    if (p.window < 4 || p.window > max)
+        return infq_err_set(err, INFQ_E_USAGE, "--window %lld: 4 to %lld positions are possible with these models",
                             (long long)p.window, (long long)max);
     st = pair_vocab(&p, tok, err);
     if (!st)
