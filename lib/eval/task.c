@@ -395,6 +395,9 @@ static infq_status prompt_winogrande(infq_task *t, const cJSON *row, infq_doc *d
             st = infq_buf_status(&b, err);
         if (!st)
             st = put(t, d, i, a.data, " ", b.data, err);
+        // what differs here is the context, and the reference takes its length
+        d->requests[i].chars = (int64_t)infq_utf8_count(a.data, a.n);
+        d->requests[i].bytes = (int64_t)a.n;
     }
     infq_buf_deinit(&a);
     infq_buf_deinit(&b);
