@@ -195,22 +195,31 @@ done:
 
 infq_status infq_gen_tasks(const char *dir, uint64_t seed, int n_items, infq_err *err)
 {
-    infq_status st = INFQ_E_OK;
-    infq_buf text, path;
+    infq_status st;
+    infq_buf *text = NULL;
+    infq_buf path;
+    void *p;
 
-    infq_buf_init(&text);
     infq_buf_init(&path);
+    st = infq_mem_new((size_t)gen_n_kinds, sizeof *text, "task sets", &p, err);
+    if (st)
+        return st;
+    text = p;
+    for (int k = 0; k < gen_n_kinds; k++)
+        infq_buf_init(&text[k]);
+    // all sets exist before the first file is touched
+    for (int k = 0; k < gen_n_kinds && !st; k++)
+        st = infq_gen_items(k, seed, n_items, &text[k], err);
     for (int k = 0; k < gen_n_kinds && !st; k++) {
-        infq_buf_clear(&text);
         infq_buf_clear(&path);
         infq_buf_fmt(&path, "%s/%s.jsonl", dir, gen_kinds[k].name);
-        st = infq_gen_items(k, seed, n_items, &text, err);
+        st = infq_buf_status(&path, err);
         if (!st)
-            st = infq_buf_status(&path, err);
-        if (!st)
-            st = infq_file_write_atomic(path.data, text.data, text.n, true, err);
+            st = infq_file_write_atomic(path.data, text[k].data, text[k].n, true, err);
     }
+    for (int k = 0; k < gen_n_kinds; k++)
+        infq_buf_deinit(&text[k]);
+    infq_mem_free(text);
     infq_buf_deinit(&path);
-    infq_buf_deinit(&text);
     return st;
 }
