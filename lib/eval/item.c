@@ -30,7 +30,7 @@ struct infq_item_log {
     infq_item_key key;
 };
 
-static const char *const kind_names[] = {"choice", "target", "window"};
+static const char *const kind_names[] = {"choice", "target"};
 
 infq_status infq_items_new(const infq_item_key *key, infq_items **out, infq_err *err)
 {
@@ -137,7 +137,7 @@ void infq_item_finish(infq_item *it)
         set_metric(it, "acc", it->pick == it->gold);
         set_metric(it, "acc_norm", it->pick_norm == it->gold);
         set_metric(it, "acc_bytes", it->pick_bytes == it->gold);
-    } else if (it->kind == INFQ_ITEM_TARGET) {
+    } else {
         set_metric(it, "acc", it->greedy[0]);
         set_metric(it, "ll", it->ll[0]);
     }
@@ -186,15 +186,13 @@ void infq_item_write(const infq_item_key *key, const infq_item *it, infq_buf *to
         infq_jw_f64(&w, it->ll[i]);
     infq_jw_end_arr(&w);
     write_counts(&w, "tokens", it->n_tokens, it->n);
-    if (it->kind != INFQ_ITEM_WINDOW) {
-        infq_jw_key(&w, "greedy");
-        infq_jw_arr(&w);
-        for (int64_t i = 0; i < it->n; i++)
-            infq_jw_bool(&w, it->greedy[i]);
-        infq_jw_end_arr(&w);
-        write_counts(&w, "chars", it->chars, it->n);
-        write_counts(&w, "bytes", it->bytes, it->n);
-    }
+    infq_jw_key(&w, "greedy");
+    infq_jw_arr(&w);
+    for (int64_t i = 0; i < it->n; i++)
+        infq_jw_bool(&w, it->greedy[i]);
+    infq_jw_end_arr(&w);
+    write_counts(&w, "chars", it->chars, it->n);
+    write_counts(&w, "bytes", it->bytes, it->n);
     if (it->kind == INFQ_ITEM_CHOICE) {
         infq_jw_key(&w, "pick");
         infq_jw_i64(&w, it->pick);
@@ -320,9 +318,9 @@ static infq_status read_item(infq_items *s, const cJSON *o, infq_err *err)
     INFQ_TRY(infq_json_i64(o, "pick", 0, &it->pick, err));
     INFQ_TRY(infq_json_i64(o, "pick_norm", 0, &it->pick_norm, err));
     INFQ_TRY(infq_json_i64(o, "pick_bytes", 0, &it->pick_bytes, err));
-    for (it->kind = 0; it->kind <= INFQ_ITEM_WINDOW && strcmp(kind, kind_names[it->kind]) != 0; it->kind++)
+    for (it->kind = 0; it->kind <= INFQ_ITEM_TARGET && strcmp(kind, kind_names[it->kind]) != 0; it->kind++)
         ;
-    if (it->kind > INFQ_ITEM_WINDOW || it->doc < 0 || strlen(request) >= sizeof(it->request))
+    if (it->kind > INFQ_ITEM_TARGET || it->doc < 0 || strlen(request) >= sizeof(it->request))
         return infq_err_set(err, INFQ_E_FORMAT, "kind, doc or request is missing or not as it should be");
     strcpy(it->request, request);
     for (int64_t i = 0; i < n; i++) {

@@ -2,7 +2,7 @@
  *
  * The first line of a file is an array, ["infq.items/1", {"model", "model_digest", "tokenizer", "task", "task_digest", "metric",
  * "settings"}]: what the scores depend on. Every other line is an object (docs/design/evaluation.md):
- *   task, doc (index in the task's file), kind "choice" | "target" | "window", request (first 16 hex digits of SHA-256 over all
+ *   task, doc (index in the task's file), kind "choice" | "target", request (first 16 hex digits of SHA-256 over all
  *   token ids that were fed and scored), gold, ll (sum of natural log-probabilities, one a continuation), tokens (scored, one a
  *   continuation), greedy, chars, bytes, pick, pick_norm, pick_bytes, metrics {name: value}.
  * Nothing in it depends on batch size, order, threads or time. Sample logs of the reference harness (specs 6.4) are read too. */
@@ -13,7 +13,7 @@
 
 #include "lib/base/buf.h"
 
-typedef enum { INFQ_ITEM_CHOICE, INFQ_ITEM_TARGET, INFQ_ITEM_WINDOW } infq_item_kind;
+typedef enum { INFQ_ITEM_CHOICE, INFQ_ITEM_TARGET } infq_item_kind;
 
 #define INFQ_ITEM_METRICS 8
 typedef struct {

@@ -1,0 +1,477 @@
+/* infeval: scores of one or several models; two are compared and decided on. */
+#include "tools/cmd_eval.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "lib/base/cpu.h"
+#include "lib/base/file.h"
+#include "lib/base/par.h"
+#include "lib/base/str.h"
+#include "tools/commands.h"
+
+#define AT(member) offsetof(eval_options, member)
+static const opt_row rows[] = {
+    { "tasks", 't', OPT_LIST, "T[,T...]", "task files: FILE.jsonl[.gz] or NAME=FILE, NAME one of hellaswag, blimp, piqa,\n"
+      "arc, openbookqa, winogrande, boolq, copa, lambada; a folder stands for its *.jsonl;\n"
+      "a file of running text is taken as one for --ppl or --metrics kld", AT(tasks), 0, 0 },
+    { "ppl", 0, OPT_LIST, "FILE", "perplexity of a text (plain, .gz, JSON Lines with \"text\"); wikitext=FILE reads\n"
+      "the raw file of that set as the convention asks", AT(ppl), 0, 0 },
+    { "convention", 0, OPT_STR, "NAME", "of perplexity: gptq, llamacpp, rolling (gptq)", AT(convention), 0, 0 },
+    { "window", 0, OPT_I64, "N", "tokens of a window (2048, 512, the model's maximum; KL divergence: 512)", AT(window), 4, 1e7 },
+    { "tokens", 0, OPT_I64, "N", "use the first N tokens of a text (all; KL divergence: 32768)", AT(tokens), 1, 1e12 },
+    { "metrics", 0, OPT_LIST, "M[,M]", "kld: KL divergence of each further model from the first, on the texts given", AT(metrics), 0, 0 },
+    { "limit", 0, OPT_I64, "N", "use the first N items of each task (all)", AT(limit), 1, 1e12 },
+    { "bos", 0, OPT_STR, "RULE", "texts begin with BOS: model, always, never (model)", AT(bos), 0, 0 },
+    { "batch", 0, OPT_I64, "N", "items a forward pass (by tokens); scores do not depend on it", AT(batch), 1, 4096 },
+    { "threads", 0, OPT_I64, "N", "processors to use (all); scores do not depend on it", AT(threads), 1, 4096 },
+    { "backend", 0, OPT_STR, "NAME", "auto, cpu, ref, cuda (auto)", AT(backend), 0, 0 },
+    { "items", 0, OPT_STR, "PATH", "write every item as scored; goes on with what is there. A file for one model and\n"
+      "task, otherwise a folder: PATH/MODEL/TASK.jsonl", AT(items), 0, 0 },
+    { "margin", 0, OPT_F64, "X", "largest loss of score that may pass (0.01)", AT(margin), 1e-9, 1 },
+    { "alpha", 0, OPT_F64, "A", "one-sided error rate of either verdict (0.05)", AT(alpha), 1e-9, 0.5 },
+    { "power", 0, OPT_F64, "P", "of the plan for more items (0.8)", AT(power), 0.5, 0.999999 },
+    { "metric", 0, OPT_STR, "NAME", "that decides: acc, acc_norm, acc_bytes (the task's own)", AT(metric), 0, 0 },
+    { "json", 0, OPT_FLAG, NULL, "one JSON object on standard output", AT(json), 0, 0 },
+    { "quiet", 'q', OPT_FLAG, NULL, "errors only on standard error", AT(quiet), 0, 0 },
+};
+static const opt_spec spec = {
+    EVAL_NAME, "[options] MODEL [MODEL...]", "Scores models on tasks and texts; decides whether a compressed model is still good.",
+    "One model: scores. Several: each against the first, with paired intervals. Two: ORIGINAL and\n"
+    "COMPRESSED, with a verdict. Exit code: 0 done or pass, 1 fail, 6 undecided, 3 not comparable.\n"
+    "infeval gate ORIGINAL_ITEMS COMPRESSED_ITEMS decides on stored items.",
+    rows, sizeof(rows) / sizeof(rows[0]), 1, EVAL_MAX_MODELS,
+};
+
+/* A model with all it stands on. */
+typedef struct {
+    infq_checkpoint *ck;
+    infq_model *model;
+    infq_tokenizer *tok;
+    char digest[65];
+} loaded;
+
+static void unload(loaded *l)
+{
+    infq_model_close(l->model);
+    infq_tokenizer_free(l->tok);
+    infq_checkpoint_close(l->ck);
+    memset(l, 0, sizeof(*l));
+}
+
+static infq_status load(const char *path, infq_backend *be, const infq_log *log, bool digest, loaded *l, infq_err *err)
+{
+    infq_model_options mo = infq_model_options_default();
+    infq_status st;
+
+    memset(l, 0, sizeof(*l));
+    st = infq_checkpoint_open(path, log, &l->ck, err);
+    if (!st)
+        st = infq_model_open(l->ck, be, &mo, &l->model, err);
+    if (!st)
+        st = infq_tokenizer_open(path, &l->tok, err);
+    if (!st && digest)
+        st = infq_checkpoint_digest(l->ck, log, l->digest, err);
+    if (st)
+        unload(l);
+    return st;
+}
+
+static bool is_file(const char *path)
+{
+    return infq_path_exists(path) && !infq_path_is_dir(path);
+}
+
+static infq_status add_text(eval_run *r, const char *item, bool ppl, bool kld, infq_err *err)
+{
+    eval_text *t = &r->texts[r->n_texts];
+    bool named = infq_str_starts(item, "wikitext=") && !infq_path_exists(item);
+
+    if (r->n_texts == EVAL_MAX_TEXTS)
+        return infq_err_set(err, INFQ_E_USAGE, "more than %d texts", EVAL_MAX_TEXTS);
+    *t = (eval_text){ .spec = item, .path = named ? item + 9 : item, .wikitext = named, .ppl = ppl, .kld = kld };
+    if (!is_file(t->path))
+        return infq_err_set(err, INFQ_E_NOT_FOUND, "%s: no such file", t->path);
+    r->n_texts++;
+    return 0;
+}
+
+static infq_status add_task(eval_run *r, const char *item, bool kld, infq_err *err)
+{
+    bool is_text = false;
+
+    INFQ_TRY(infq_task_is_text(item, &is_text, err));
+    if (is_text)
+        return add_text(r, item, !kld, kld, err);
+    if (r->n_tasks == EVAL_MAX_TASKS)
+        return infq_err_set(err, INFQ_E_USAGE, "more than %d tasks", EVAL_MAX_TASKS);
+    INFQ_TRY(infq_task_open(item, r->o->limit, &r->tasks[r->n_tasks].task, err));
+    r->n_tasks++;
+    for (int i = 0; i + 1 < r->n_tasks; i++)
+        if (strcmp(infq_task_name(r->tasks[i].task), infq_task_name(r->tasks[r->n_tasks - 1].task)) == 0)
+            return infq_err_set(err, INFQ_E_USAGE, "two tasks are called %s; say NAME=FILE", infq_task_name(r->tasks[i].task));
+    return 0;
+}
+
+static infq_status add_folder(eval_run *r, const char *dir, bool kld, infq_err *err)
+{
+    char **names = NULL;
+    size_t n = 0;
+    int before = r->n_tasks;
+    infq_status st;
+
+    INFQ_TRY(infq_dir_list(dir, &names, &n, err));
+    st = 0;
+    for (size_t i = 0; i < n && !st; i++) {
+        char *path = NULL;
+        if (!infq_str_ends(names[i], ".jsonl") && !infq_str_ends(names[i], ".jsonl.gz"))
+            continue;
+        st = infq_path_join(dir, names[i], &path, err);
+        if (!st)
+            st = add_task(r, path, kld, err);
+        infq_mem_free(path);
+    }
+    infq_dir_list_free(names, n);
+    if (!st && r->n_tasks == before)
+        st = infq_err_set(err, INFQ_E_NOT_FOUND, "%s: holds no task files (*.jsonl)", dir);
+    return st;
+}
+
+/* Splits entries at commas unless a file is called so, and gives each part to fn. The parts live in `store`. */
+static infq_status add_tasks(eval_run *r, const opt_list *list, infq_buf *store, bool kld, infq_err *err)
+{
+    for (int i = 0; i < list->n; i++) {
+        const char *s = list->v[i];
+        bool whole = infq_path_exists(s);
+        while (*s) {
+            size_t n = whole ? strlen(s) : strcspn(s, ",");
+            char *part = infq_mem_strndup(s, n);
+            infq_status st = part ? 0 : infq_err_set(err, INFQ_E_NOMEM, "no memory for the list of tasks");
+            if (!st && n > 0)
+                st = infq_path_is_dir(part) ? add_folder(r, part, kld, err) : add_task(r, part, kld, err);
+            // texts keep their name, so parts are kept until the end
+            infq_buf_add(store, &part, sizeof(part));
+            INFQ_TRY(st);
+            s += n + (s[n] == ',');
+        }
+    }
+    return 0;
+}
+
+static infq_status wants_kld(const eval_options *o, bool *kld, infq_err *err)
+{
+    *kld = false;
+    for (int i = 0; i < o->metrics.n; i++) {
+        for (const char *s = o->metrics.v[i]; *s;) {
+            size_t n = strcspn(s, ",");
+            if (n == 3 && strncmp(s, "kld", 3) == 0)
+                *kld = true;
+            else
+                return infq_err_set(err, INFQ_E_USAGE, "--metrics %.*s: only kld is known", (int)n, s);
+            s += n + (s[n] == ',');
+        }
+    }
+    return 0;
+}
+
+static infq_status read_inputs(eval_run *r, infq_buf *store, infq_err *err)
+{
+    static const char *const bos_names[] = { "model", "always", "never" };
+    const eval_options *o = r->o;
+    bool kld, found = false;
+
+    for (int i = 0; i < 3; i++) {
+        if (strcmp(o->bos, bos_names[i]) == 0) {
+            r->bos = (infq_bos)i;
+            found = true;
+        }
+    }
+    if (!found)
+        return infq_err_set(err, INFQ_E_USAGE, "--bos %s: model, always or never is wanted", o->bos);
+    if (!infq_ppl_find(o->convention, &r->convention))
+        return infq_err_set(err, INFQ_E_USAGE, "--convention %s: gptq, llamacpp or rolling is wanted", o->convention);
+    INFQ_TRY(wants_kld(o, &kld, err));
+    if (kld && r->n_models < 2)
+        return infq_err_set(err, INFQ_E_USAGE, "--metrics kld compares models: give the original and another");
+    INFQ_TRY(add_tasks(r, &o->tasks, store, kld, err));
+    for (int i = 0; i < o->ppl.n; i++)
+        INFQ_TRY(add_text(r, o->ppl.v[i], true, kld, err));
+    if (r->n_tasks == 0 && r->n_texts == 0)
+        return infq_err_set(err, INFQ_E_USAGE, "nothing to evaluate: give --tasks or --ppl");
+    if (kld && r->n_texts == 0)
+        return infq_err_set(err, INFQ_E_USAGE, "--metrics kld needs a text: --ppl FILE or --tasks FILE.txt");
+    return 0;
+}
+
+/* Folder or file names of the items of model m and task t. */
+static infq_status items_path(const eval_run *r, int m, const char *task, char *out, size_t cap, infq_err *err)
+{
+    const char *base = r->o->items;
+    size_t n = strlen(base);
+    bool file = r->n_models == 1 && r->n_tasks == 1 && !infq_path_is_dir(base) && base[n - 1] != '/';
+    char safe[128];
+    int len;
+
+    if (file) {
+        len = snprintf(out, cap, "%s", base);
+    } else {
+        if (mkdir(base, 0777) && errno != EEXIST)
+            return infq_err_set(err, INFQ_E_IO, "%s: %s", base, strerror(errno));
+        len = snprintf(out, cap, "%s/%s", base, r->names[m]);
+        if (len < (int)cap && mkdir(out, 0777) && errno != EEXIST)
+            return infq_err_set(err, INFQ_E_IO, "%s: %s", out, strerror(errno));
+        snprintf(safe, sizeof(safe), "%s", task);
+        for (char *c = safe; *c; c++)
+            *c = *c == '/' ? '_' : *c;
+        len = snprintf(out, cap, "%s/%s/%s.jsonl", base, r->names[m], safe);
+    }
+    return len < (int)cap ? 0 : infq_err_set(err, INFQ_E_IO, "%.40s...: the path is too long", base);
+}
+
+/* What the first item's input begins with: differences of templates and BOS show here. */
+static infq_status first_ids(const eval_run *r, const loaded *l, eval_task *t, infq_err *err)
+{
+    const infq_request *q = &infq_task_get(t->task, 0)->requests[0];
+    infq_ids ctx, cont;
+    infq_status st;
+
+    infq_ids_init(&ctx);
+    infq_ids_init(&cont);
+    st = infq_encode_pair(l->tok, r->bos, q->context, q->n_context, q->continuation, q->n_continuation, &ctx, &cont, err);
+    if (!st && ctx.n == 0)
+        infq_ids_push(&ctx, infq_tokenizer_prefix(l->tok));
+    if (!st)
+        infq_ids_append(&ctx, cont.data, cont.n);
+    t->n_first_ids = ctx.n < 8 ? (int)ctx.n : 8;
+    for (int i = 0; i < t->n_first_ids; i++)
+        t->first_ids[i] = ctx.data[i];
+    infq_ids_deinit(&ctx);
+    infq_ids_deinit(&cont);
+    return st;
+}
+
+static infq_status score_one(eval_run *r, int m, const loaded *l, eval_task *t, const infq_log *log, infq_err *err)
+{
+    infq_score_options so = infq_score_options_default();
+    infq_item_key key;
+    infq_item_log *out = NULL;
+    char path[4096];
+    infq_err other;
+    infq_status st, closed;
+
+    so.bos = r->bos;
+    so.batch = r->o->batch;
+    so.log = log;
+    memset(&key, 0, sizeof(key));
+    snprintf(key.model, sizeof(key.model), "%s", r->names[m]);
+    memcpy(key.model_digest, l->digest, sizeof(key.model_digest));
+    snprintf(key.tokenizer, sizeof(key.tokenizer), "%s", r->tokenizer[m]);
+    snprintf(key.task, sizeof(key.task), "%s", infq_task_name(t->task));
+    snprintf(key.task_digest, sizeof(key.task_digest), "%s", infq_task_digest(t->task));
+    snprintf(key.metric, sizeof(key.metric), "%s", infq_task_metric(t->task));
+    snprintf(key.settings, sizeof(key.settings), "%s", r->settings);
+    if (m == 0)
+        INFQ_TRY(first_ids(r, l, t, err));
+    INFQ_TRY(infq_items_new(&key, &t->items[m], err));
+    if (r->o->items) {
+        INFQ_TRY(items_path(r, m, key.task, path, sizeof(path), err));
+        INFQ_TRY(infq_item_log_open(path, t->items[m], &out, err));
+    }
+    st = infq_score_task(l->model, l->tok, t->task, &so, t->items[m], out, err);
+    closed = infq_item_log_close(out, &other);
+    if (!st && closed) {
+        *err = other;
+        st = closed;
+    }
+    return st;
+}
+
+static infq_status text_ppl(eval_run *r, int m, const loaded *l, eval_text *t, const infq_log *log, infq_err *err)
+{
+    infq_ppl_options po = { .convention = r->convention, .window = r->o->window, .max_tokens = r->o->tokens, .bos = r->bos, .log = log };
+    infq_corpus_form form = INFQ_CORPUS_PLAIN;
+    infq_corpus *c = NULL;
+    infq_status st;
+
+    if (t->wikitext)
+        form = r->convention == INFQ_PPL_GPTQ ? INFQ_CORPUS_WIKI_ROWS
+               : r->convention == INFQ_PPL_LLAMACPP ? INFQ_CORPUS_WIKI_RAW : INFQ_CORPUS_WIKI_PAGES;
+    INFQ_TRY(infq_corpus_open(t->path, form, r->convention != INFQ_PPL_ROLLING, r->o->limit, &c, err));
+    st = infq_ppl_measure(l->model, l->tok, c, &po, &t->result[m], err);
+    infq_corpus_free(c);
+    if (st)
+        return infq_err_in(err, "%s", t->path);
+    return m == 0 ? 0 : infq_ppl_ratio(&t->result[0], &t->result[m], &t->ln_ratio[m], &t->ln_ratio_se[m], &t->n_pairs, err);
+}
+
+static infq_status text_kld(const eval_run *r, int m, const loaded *base, const loaded *l, eval_text *t, const infq_log *log,
+                            infq_err *err)
+{
+    infq_kld_options ko = { .window = r->o->window, .max_tokens = r->o->tokens, .log = log };
+    infq_corpus *c = NULL;
+    infq_status st;
+
+    INFQ_TRY(infq_corpus_open(t->path, INFQ_CORPUS_PLAIN, true, 0, &c, err));
+    st = infq_kld_measure(base->model, l->model, l->tok, infq_corpus_get(c, 0)->text, infq_corpus_get(c, 0)->n, &ko,
+                          &t->distance[m], err);
+    infq_corpus_free(c);
+    return st ? infq_err_in(err, "%s", t->path) : 0;
+}
+
+static infq_status measure_model(eval_run *r, int m, const loaded *base, const loaded *l, const infq_log *log, infq_err *err)
+{
+    snprintf(r->tokenizer[m], sizeof(r->tokenizer[m]), "%s", infq_tokenizer_digest(l->tok));
+    if (strcmp(r->tokenizer[m], r->tokenizer[0]) != 0)
+        return infq_err_set(err, INFQ_E_MISMATCH, "not comparable: tokenizer.json of %s is not that of %s", r->paths[m], r->paths[0]);
+    for (int i = 0; i < r->n_tasks; i++)
+        INFQ_TRY(score_one(r, m, l, &r->tasks[i], log, err));
+    for (int i = 0; i < r->n_texts; i++) {
+        if (r->texts[i].ppl)
+            INFQ_TRY(text_ppl(r, m, l, &r->texts[i], log, err));
+        if (r->texts[i].kld && m > 0)
+            INFQ_TRY(text_kld(r, m, base, l, &r->texts[i], log, err));
+    }
+    return 0;
+}
+
+static infq_status measure(eval_run *r, infq_backend *be, const infq_log *log, infq_err *err)
+{
+    loaded base, other;
+    bool keep = false;
+    infq_status st;
+
+    for (int i = 0; i < r->n_texts; i++)
+        keep = keep || r->texts[i].kld;
+    memset(&other, 0, sizeof(other));
+    INFQ_TRY(load(r->paths[0], be, log, r->o->items != NULL, &base, err));
+    st = measure_model(r, 0, &base, &base, log, err);
+    if (!keep)
+        unload(&base);
+    for (int m = 1; m < r->n_models && !st; m++) {
+        st = load(r->paths[m], be, log, r->o->items != NULL, &other, err);
+        if (!st)
+            st = measure_model(r, m, &base, &other, log, err);
+        unload(&other);
+    }
+    unload(&base);
+    return st;
+}
+
+static infq_status compare(eval_run *r, infq_err *err)
+{
+    infq_gate_task list[EVAL_MAX_TASKS];
+
+    for (int m = 1; m < r->n_models && r->n_tasks > 0; m++) {
+        for (int i = 0; i < r->n_tasks; i++) {
+            eval_task *t = &r->tasks[i];
+            INFQ_TRY(infq_gate_items(t->items[0], t->items[m], r->o->metric, &r->gate, &t->gate[m], err));
+            list[i] = t->gate[m];
+        }
+        INFQ_TRY(infq_gate_combine(list, r->n_tasks, &r->gate, &r->suite[m], err));
+    }
+    return 0;
+}
+
+/* Models by the last part of their path; equal ones get a number. */
+static void name_models(eval_run *r)
+{
+    for (int m = 0; m < r->n_models; m++) {
+        char base[112];
+        int same = 1;
+        snprintf(base, sizeof(base), "%s", infq_path_base(r->paths[m]));
+        for (char *end = base + strlen(base); end > base && end[-1] == '/'; end--)
+            end[-1] = '\0';
+        for (int k = 0; k < m; k++) {
+            char earlier[112];
+            snprintf(earlier, sizeof(earlier), "%s", infq_path_base(r->paths[k]));
+            for (char *end = earlier + strlen(earlier); end > earlier && end[-1] == '/'; end--)
+                end[-1] = '\0';
+            same += strcmp(base, earlier) == 0;
+        }
+        if (same > 1)
+            snprintf(r->names[m], sizeof(r->names[m]), "%s-%d", base, same);
+        else
+            snprintf(r->names[m], sizeof(r->names[m]), "%s", base);
+    }
+}
+
+static void run_free(eval_run *r, infq_buf *store)
+{
+    for (int i = 0; i < r->n_tasks; i++) {
+        infq_task_free(r->tasks[i].task);
+        for (int m = 0; m < r->n_models; m++)
+            infq_items_free(r->tasks[i].items[m]);
+    }
+    for (int i = 0; i < r->n_texts; i++)
+        for (int m = 0; m < r->n_models; m++)
+            infq_ppl_result_free(&r->texts[i].result[m]);
+    for (size_t at = 0; at + sizeof(char *) <= store->n; at += sizeof(char *)) {
+        char *part;
+        memcpy(&part, store->data + at, sizeof(part));
+        infq_mem_free(part);
+    }
+    infq_buf_deinit(store);
+    infq_mem_free(r);
+}
+
+static infq_status evaluate(eval_run *r, infq_buf *store, const infq_log *log, infq_buf *doc, infq_err *err)
+{
+    infq_backend *be = NULL;
+    infq_status st;
+
+    INFQ_TRY(read_inputs(r, store, err));
+    INFQ_TRY(infq_backend_open(r->o->backend, &be, err));
+    // everything but the model that a score depends on; files with another text here are not compared
+    snprintf(r->settings, sizeof(r->settings), "infq=%s backend=%s cpu=%s bos=%s", INFQ_VERSION, be->ops.name,
+             infq_cpu_level_name(infq_cpu_level_get()), r->o->bos);
+    st = measure(r, be, log, err);
+    infq_backend_close(be);
+    if (!st)
+        st = compare(r, err);
+    if (!st)
+        st = r->o->json ? eval_report_json(r, doc, err) : eval_report_text(r, doc, err);
+    return st;
+}
+
+int cmd_eval(int argc, char **argv)
+{
+    infq_gate_options g = infq_gate_options_default();
+    eval_options o = { .convention = "gptq", .bos = "model", .backend = "auto", .margin = g.margin, .alpha = g.alpha, .power = g.power };
+    eval_run *r = NULL;
+    infq_buf doc, store;
+    cmd_sink sink;
+    infq_log log;
+    infq_err err;
+    infq_status st;
+    int n_args, code = 0;
+    bool done;
+
+    if (opt_parse(&spec, argc, argv, &o, &n_args, &done, &err))
+        return cmd_fail(EVAL_NAME, &err);
+    if (done)
+        return 0;
+    if (infq_mem_new(1, sizeof(*r), "run", (void **)&r, &err))
+        return cmd_fail(EVAL_NAME, &err);
+    memset(r, 0, sizeof(*r));
+    r->o = &o;
+    r->gate = (infq_gate_options){ .margin = o.margin, .alpha = o.alpha, .power = o.power };
+    r->n_models = n_args;
+    memcpy(r->paths, argv, (size_t)n_args * sizeof(*argv));
+    name_models(r);
+    infq_par_threads_set((int)o.threads);
+    infq_buf_init(&doc);
+    infq_buf_init(&store);
+    log = cmd_log(&sink, EVAL_NAME, o.quiet);
+    st = evaluate(r, &store, &log, &doc, &err);
+    cmd_log_end(&sink);
+    if (!st)
+        st = cmd_print(&doc, &err);
+    if (!st && r->n_models == 2 && r->n_tasks > 0)
+        code = infq_verdict_exit(r->suite[1].verdict);
+    infq_buf_deinit(&doc);
+    run_free(r, &store);
+    return st ? cmd_fail(EVAL_NAME, &err) : code;
+}

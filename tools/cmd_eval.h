@@ -1,0 +1,70 @@
+/* Shared by the files of infeval: options, what was measured, reports. */
+#ifndef INFQ_TOOLS_CMD_EVAL_H
+#define INFQ_TOOLS_CMD_EVAL_H
+
+#include "lib/base/json.h"
+#include "lib/eval/gate.h"
+#include "lib/eval/kld.h"
+#include "lib/eval/ppl.h"
+#include "tools/cmd.h"
+
+#define EVAL_NAME "infeval"
+#define EVAL_MAX_MODELS 16
+#define EVAL_MAX_TASKS 256
+#define EVAL_MAX_TEXTS 16
+
+typedef struct {
+    opt_list tasks, ppl, metrics;
+    const char *convention, *bos, *metric, *items, *backend;
+    int64_t window, tokens, limit, batch, threads;
+    double margin, alpha, power;
+    bool json, quiet;
+} eval_options;
+
+/* A text for perplexity or KL divergence. */
+typedef struct {
+    const char *spec, *path;
+    bool wikitext, ppl, kld;
+    infq_ppl_result result[EVAL_MAX_MODELS];
+    double ln_ratio[EVAL_MAX_MODELS], ln_ratio_se[EVAL_MAX_MODELS]; /* against model 0 */
+    int64_t n_pairs;
+    infq_kld_result distance[EVAL_MAX_MODELS];
+} eval_text;
+
+typedef struct {
+    infq_task *task;
+    infq_items *items[EVAL_MAX_MODELS];
+    infq_gate_task gate[EVAL_MAX_MODELS];   /* of model i against model 0 */
+    int32_t first_ids[8];                   /* what the first item's input begins with */
+    int n_first_ids;
+} eval_task;
+
+typedef struct {
+    const eval_options *o;
+    infq_gate_options gate;
+    int n_models, n_tasks, n_texts;
+    const char *paths[EVAL_MAX_MODELS];
+    char names[EVAL_MAX_MODELS][128];
+    char tokenizer[EVAL_MAX_MODELS][65];
+    eval_task tasks[EVAL_MAX_TASKS];
+    eval_text texts[EVAL_MAX_TEXTS];
+    infq_gate_suite suite[EVAL_MAX_MODELS];
+    infq_bos bos;
+    infq_ppl_convention convention;
+    char settings[192];
+} eval_run;
+
+/* cmd_eval_report.c */
+infq_status eval_report_text(const eval_run *r, infq_buf *to, infq_err *err);
+infq_status eval_report_json(const eval_run *r, infq_buf *to, infq_err *err);
+/* One comparison: lines of text, members of an open JSON object. */
+void eval_gate_header(infq_buf *to);
+void eval_gate_line(const infq_gate_task *t, infq_buf *to);
+void eval_verdict_text(const infq_gate_suite *s, const infq_gate_task *const *t, const infq_gate_options *o, infq_buf *to);
+void eval_gate_json(const infq_gate_task *t, infq_jw *w);
+void eval_suite_json(const infq_gate_suite *s, const infq_gate_options *o, infq_jw *w);
+
+/* cmd_eval_gate.c */
+int cmd_eval_gate(int argc, char **argv);
+
+#endif

@@ -1,0 +1,12 @@
+#include <string.h>
+
+#include "tools/cmd.h"
+#include "tools/cmd_eval.h"
+#include "tools/commands.h"
+
+int main(int argc, char **argv)
+{
+    if (argc >= 2 && strcmp(argv[1], "gate") == 0)
+        return cmd_single("infeval", cmd_eval_gate, argc - 1, argv + 1);
+    return cmd_single("infeval", cmd_eval, argc, argv);
+}
