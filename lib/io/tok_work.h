@@ -1,0 +1,39 @@
+/* Working state of one encode call: word cache, symbol links, heap. Between tok_work.c and tok_bpe.c. */
+#ifndef INFQ_IO_TOK_WORK_H
+#define INFQ_IO_TOK_WORK_H
+
+#include "lib/io/tok_int.h"
+
+#define INFQ_TOK_SHORT 64  /* symbols merged by looking at all of them */
+#define INFQ_TOK_CACHED 64 /* bytes of a word that is remembered */
+
+typedef struct {
+    uint64_t hash;
+    uint32_t key_at, ids_at;
+    uint16_t n_key, n_ids; /* n_key 0: free */
+} infq_tok_cached;
+
+struct infq_tok_work {
+    infq_tok_match *match;
+    infq_buf bufs[INFQ_TOK_MAX_STEPS + 4];
+    infq_buf key;
+    bool use_cache;
+    infq_tok_cached *slots;
+    size_t n_slots, cap_slots;
+    infq_buf keys;
+    infq_ids values;
+    infq_ids swap;
+    int32_t *prev, *next;
+    size_t cap_links;
+    uint64_t *heap;
+    size_t cap_heap;
+    uint64_t n_steps;
+};
+
+uint64_t infq_tok_cache_hash(const char *s, size_t n);
+/* Appends the remembered ids. */
+bool infq_tok_cache_get(const infq_tok_work *w, uint64_t hash, const char *s, size_t n, infq_ids *ids);
+/* Remembers; when full starts anew; without memory does nothing. */
+void infq_tok_cache_put(infq_tok_work *w, uint64_t hash, const char *s, size_t n, const int32_t *ids, size_t n_ids);
+
+#endif
