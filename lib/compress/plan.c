@@ -120,7 +120,7 @@ static void measure(infq_plan *p)
     infq_batch_pos pos = {0};
     infq_batch b;
 
-    p->batch_out_bytes = p->batch_src_bytes = p->batch_blocks = p->scratch_bytes = 0;
+    p->batch_out_bytes = p->batch_src_bytes = p->batch_blocks = p->scratch_bytes = p->quant_bytes = 0;
     while (infq_plan_batch(p, &pos, NULL, &b)) {
         p->batch_out_bytes = b.out_bytes > p->batch_out_bytes ? b.out_bytes : p->batch_out_bytes;
         p->batch_src_bytes = b.src_bytes > p->batch_src_bytes ? b.src_bytes : p->batch_src_bytes;
@@ -129,7 +129,11 @@ static void measure(infq_plan *p)
     for (size_t i = 0; i < p->n; i++)
         if (p->v[i].fate == INFQ_FATE_QUANTIZE) {
             int64_t rows = block_rows(&p->v[i]), all = p->v[i].tensor->shape[0];
-            size_t n = (size_t)(rows < all ? rows : all) * (size_t)p->v[i].tensor->shape[1] * sizeof(float);
+            infq_quant_spec spec = {.codec = p->v[i].codec, .range = INFQ_RANGE_SEARCH, .n_cols = p->v[i].tensor->shape[1]};
+            size_t n = (size_t)(rows < all ? rows : all) * (size_t)spec.n_cols * sizeof(float);
+            // The quantizer's own scratch stands beside ours for the time of a block.
+            size_t own = infq_quant_scratch_bytes(&spec, rows < all ? rows : all);
+            p->quant_bytes = own > p->quant_bytes ? own : p->quant_bytes;
             p->scratch_bytes = n > p->scratch_bytes ? n : p->scratch_bytes;
         }
 }
@@ -138,7 +142,7 @@ static void measure(infq_plan *p)
 static uint64_t working_bytes(const infq_plan *p)
 {
     return 2 * (uint64_t)p->batch_out_bytes + 2 * p->batch_blocks * sizeof(infq_block) * 4 +
-           (uint64_t)p->threads * p->scratch_bytes + p->batch_src_bytes;
+           (uint64_t)p->threads * (p->scratch_bytes + p->quant_bytes) + p->batch_src_bytes;
 }
 
 infq_status infq_plan_memory(infq_plan *p, infq_err *err)

@@ -62,7 +62,7 @@ typedef struct {
     uint64_t bytes_side, disk_needed, disk_free;
     double bits_per_weight, bits_per_weight_quantized;
     size_t chunk_bytes;          /* source bytes worked on at a time */
-    size_t scratch_bytes;        /* one thread's */
+    size_t scratch_bytes, quant_bytes; /* one thread's: ours, the quantizer's */
     size_t batch_out_bytes, batch_src_bytes, batch_blocks; /* largest of all batches */
     uint64_t peak_bytes;         /* resident memory of the process at its highest */
     double seconds;

@@ -6,7 +6,7 @@
 #include "lib/compress/quantize.h"
 
 /* Which entries an interrupted run has finished, and which output shards still wait for tensors. The ledger of a finished
- * shard lies beside it in the partial folder, so that a resumed run ends with the same receipt. */
+ * shard lies beside it in the partial folder (the folder removes it when it publishes), so that a resumed run ends with the same receipt. */
 typedef struct {
     bool *done;            /* entry: all its tensors are in finished shards and its ledger row is known */
     size_t n_done;
@@ -21,7 +21,5 @@ void infq_resume_deinit(infq_quantize_resume *s);
 /* All tensors of an entry are written: completes the shards that waited for it last. */
 infq_status infq_resume_entry_written(infq_quantize_resume *s, const infq_plan *p, size_t entry, const infq_ledger_row *rows,
                                       infq_folder *f, infq_err *err);
-/* Before the commit: removes the ledgers. */
-infq_status infq_resume_finish(infq_quantize_resume *s, const infq_plan *p, infq_folder *f, infq_err *err);
 
 #endif

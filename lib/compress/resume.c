@@ -1,7 +1,5 @@
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "lib/base/str.h"
 #include "lib/compress/quantize_int.h"
@@ -156,18 +154,6 @@ infq_status infq_resume_entry_written(infq_quantize_resume *s, const infq_plan *
         if (s->n_shards > 1)
             INFQ_TRY(ledger_write(p, shard, rows, f, err));
         INFQ_TRY(infq_folder_shard_done(f, shard, err));
-    }
-    return INFQ_E_OK;
-}
-
-infq_status infq_resume_finish(infq_quantize_resume *s, const infq_plan *p, infq_folder *f, infq_err *err)
-{
-    (void)p;
-    for (size_t i = 0; i < s->n_shards; i++) {
-        char *path;
-        INFQ_TRY(ledger_path(f, i, &path, err));
-        unlink(path);
-        infq_mem_free(path);
     }
     return INFQ_E_OK;
 }

@@ -242,24 +242,25 @@ static infq_status check_fused(verifying *v, infq_err *err)
     return INFQ_E_OK;
 }
 
-// A copied tensor compared in pieces; what[] gets a bit a piece.
+// Some bytes of a copied tensor, compared in pieces; what[] gets bits a piece.
+#define N_PIECES (WINDOW_BYTES / PIECE)
 typedef struct {
     const verifying *v;
     const infq_ck_tensor *t;
     const uint8_t *a, *b;    // b NULL: no source
-    uint8_t *what;           // 1: differs, 2: not finite
+    int64_t n;               // bytes
+    uint8_t what[N_PIECES];  // 1: differs, 2: not finite
 } copy_job;
 
 static void copy_part(void *ctx, int64_t begin, int64_t end, int thread)
 {
-    const copy_job *j = ctx;
+    copy_job *j = ctx;
     float *x = j->v->scratch[thread];
-    int64_t total = (int64_t)j->t->n_bytes, width = infq_dtype_bits(j->t->dtype) / 8;
+    int64_t at = (int64_t)j->v->scratch_floats, width = infq_dtype_bits(j->t->dtype) / 8;
     bool is_float = infq_elem_of_dtype(j->t->dtype) != INFQ_ELEM_NONE;
 
     for (int64_t i = begin; i < end; i++) {
-        int64_t from = i * PIECE, n = total - from < PIECE ? total - from : PIECE;
-        int64_t at = (int64_t)(j->v->scratch_floats / 2) * 2;
+        int64_t from = i * PIECE, n = j->n - from < PIECE ? j->n - from : PIECE;
         j->what[i] = j->b && memcmp(j->a + from, j->b + from, (size_t)n) ? 1 : 0;
         for (int64_t e = 0; is_float && e < n / width; e += at) {
             int64_t m = n / width - e < at ? n / width - e : at;
@@ -267,17 +268,14 @@ static void copy_part(void *ctx, int64_t begin, int64_t end, int thread)
             if (!infq_convert_to_f32(j->t->dtype, j->a + from + e * width, m, x, &err) && infq_first_nonfinite(x, m) >= 0)
                 j->what[i] |= 2;
         }
-        infq_checkpoint_drop(j->v->ck, j->t, (uint64_t)from, (uint64_t)(from + n));
     }
 }
 
 static infq_status check_copy(verifying *v, const infq_ck_tensor *t, const infq_ck_tensor *src, infq_err *err)
 {
-    int64_t n = (int64_t)((t->n_bytes + (uint64_t)PIECE - 1) / (uint64_t)PIECE);
-    copy_job j = {.v = v, .t = t, .a = infq_checkpoint_data(v->ck, t)};
-    infq_mark mark = infq_arena_mark(v->a);
+    const uint8_t *a = infq_checkpoint_data(v->ck, t), *b = src ? infq_checkpoint_data(v->src, src) : NULL;
+    copy_job j = {.v = v, .t = t};
     uint8_t all = 0;
-    void *mem;
 
     if (src) {
         bool same = src->dtype == t->dtype && src->n_dims == t->n_dims && src->n_bytes == t->n_bytes;
@@ -287,16 +285,20 @@ static infq_status check_copy(verifying *v, const infq_ck_tensor *t, const infq_
             ADD(v, true, "%s has another dtype or shape than in the source", t->name);
             return INFQ_E_OK;
         }
-        j.b = infq_checkpoint_data(v->src, src);
     }
-    INFQ_TRY(infq_arena_calloc(v->a, (size_t)n, 1, "pieces", &mem, err));
-    j.what = mem;
-    infq_par_for(n, 1, copy_part, &j);
-    for (int64_t i = 0; i < n; i++)
-        all |= j.what[i];
-    if (src)
-        infq_checkpoint_drop(v->src, src, 0, src->n_bytes);
-    infq_arena_release(v->a, mark);
+    for (uint64_t at = 0; at < t->n_bytes; at += WINDOW_BYTES) {
+        uint64_t end = t->n_bytes - at < WINDOW_BYTES ? t->n_bytes : at + WINDOW_BYTES;
+        j.a = a + at;
+        j.b = b ? b + at : NULL;
+        j.n = (int64_t)(end - at);
+        memset(j.what, 0, sizeof(j.what));
+        infq_par_for((j.n + PIECE - 1) / PIECE, 1, copy_part, &j);
+        for (size_t i = 0; i < N_PIECES; i++)
+            all |= j.what[i];
+        infq_checkpoint_drop(v->ck, t, at, end);
+        if (src)
+            infq_checkpoint_drop(v->src, src, at, end);
+    }
     if (all & 1)
         ADD(v, true, "%s differs from the source", t->name);
     if (all & 2)

@@ -316,6 +316,16 @@ cannot:
                         (long long)n_rows, (long long)n_cols, infq_codec_describe(c, what, sizeof(what)));
 }
 
+// A matrix may lie on both sides of a shard's end; what an interrupted run has finished needs no writing.
+static infq_status put(infq_folder *to, const char *name, uint64_t offset, const void *p, size_t n, infq_err *err)
+{
+    size_t shard;
+    bool done;
+
+    INFQ_TRY(infq_folder_where(to, name, &shard, &done, err));
+    return done ? INFQ_E_OK : infq_folder_write(to, name, offset, p, n, err);
+}
+
 // n rows of `tight` bytes each, every row padded with zeros to `stored` bytes in the file.
 static infq_status put_rows(infq_folder *to, const char *module, const char *suffix, const infq_view *v, int64_t row0,
                             int64_t n, size_t tight, size_t stored, infq_err *err)
@@ -327,14 +337,14 @@ static infq_status put_rows(infq_folder *to, const char *module, const char *suf
 
     snprintf(name, sizeof(name), "%s.%s", module, suffix);
     if (v->row_bytes == tight && stored == tight)
-        return infq_folder_write(to, name, (uint64_t)row0 * stored, v->data, (size_t)n * tight, err);
+        return put(to, name, (uint64_t)row0 * stored, v->data, (size_t)n * tight, err);
     INFQ_TRY(infq_mem_new((size_t)n, stored, name, &mem, err));
     tmp = mem;
     for (int64_t r = 0; r < n; r++) {
         memcpy(tmp + (size_t)r * stored, (const uint8_t *)v->data + (size_t)r * v->row_bytes, tight);
         memset(tmp + (size_t)r * stored + tight, 0, stored - tight);
     }
-    st = infq_folder_write(to, name, (uint64_t)row0 * stored, tmp, (size_t)n * stored, err);
+    st = put(to, name, (uint64_t)row0 * stored, tmp, (size_t)n * stored, err);
     infq_mem_free(tmp);
     return st;
 }
@@ -362,7 +372,7 @@ static infq_status put_zeros(const infq_weight *w, int64_t row0, int64_t cols, c
             }
             infq_store_u32le(tmp + 4 * (i * cols + c), word);
         }
-    st = infq_folder_write(to, name, (uint64_t)(row0 / per_word) * (uint64_t)cols * 4, tmp, (size_t)(n_words * cols) * 4, err);
+    st = put(to, name, (uint64_t)(row0 / per_word) * (uint64_t)cols * 4, tmp, (size_t)(n_words * cols) * 4, err);
     infq_mem_free(tmp);
     return st;
 }
@@ -388,7 +398,7 @@ static infq_status ct_write(const infq_weight *w, int64_t row0, int64_t n_rows_t
     infq_store_u64le(shape, (uint64_t)n_rows_total);
     infq_store_u64le(shape + 8, (uint64_t)w->n_cols);
     snprintf(name, sizeof(name), "%s.weight_shape", module);
-    return infq_folder_write(to, name, 0, shape, sizeof(shape), err);
+    return put(to, name, 0, shape, sizeof(shape), err);
 }
 
 static void act_object(const infq_codec *c, infq_jw *to)
