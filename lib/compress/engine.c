@@ -140,6 +140,11 @@ infq_status infq_engine_check(const char *engine, int64_t tp, const infq_modules
     for (size_t i = 0; i < infq_modules_count(ms); i++)
         if (codecs[i].elem != INFQ_ELEM_NONE)
             check_module(&k, infq_modules_get(ms, i), &codecs[i]);
+    if (k.kv_heads > 0 && k.kv_heads < k.tp)
+        INFQ_TRY(infq_findings_add(out, k.tp % k.kv_heads != 0, err,
+                                   "%lld KV heads on %lld devices: k_proj and v_proj are copied to %lld devices each%s",
+                                   (long long)k.kv_heads, (long long)k.tp, (long long)(k.tp / k.kv_heads),
+                                   k.tp % k.kv_heads ? ", which does not come out even" : ""));
     for (int r = 0; r < N_RULES; r++)
         for (int role = 0; role <= INFQ_ROLE_OTHER; role++) {
             const breach *b = &k.b[r][role];

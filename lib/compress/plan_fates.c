@@ -210,12 +210,46 @@ static int64_t rows_not_divided(const infq_plan *p, int64_t group, const infq_pl
     return n;
 }
 
+static infq_status refuse_group(const infq_plan *p, int64_t works, infq_err *err)
+{
+    const infq_plan_entry *first, *second;
+    int64_t n = rows_not_divided(p, p->group_size, &first, &second);
+    char ways[64] = "", other[100] = "";
+
+    if (works)
+        snprintf(ways, sizeof(ways), "--group-size %lld, ", (long long)works);
+    if (second)
+        snprintf(other, sizeof(other), " and %.50s (%lld)", second->module->name, (long long)second->tensor->shape[1]);
+    return infq_err_set(err, INFQ_E_USAGE,
+                        "group size %lld does not divide the rows of %.50s (%lld)%s, %lld matrices in all: "
+                        "try %s--group-size channel, --ignore or --allow-fallback",
+                        (long long)p->group_size, first->module->name, (long long)first->tensor->shape[1], other, (long long)n, ways);
+}
+
+// Nobody asked for a size: the largest that fits all; else with fallbacks the one that leaves the fewest; else whole rows.
+static int64_t default_group(const infq_plan *p, int64_t works)
+{
+    static const int64_t sizes[] = {128, 64, 32};
+    const infq_plan_entry *first, *second;
+    int64_t best = 0, fewest = 0;
+
+    if (works || !p->o.allow_fallback)
+        return works;
+    for (size_t i = 0; i < 3; i++) {
+        int64_t n = rows_not_divided(p, sizes[i], &first, &second);
+        if (!best || n < fewest) {
+            best = sizes[i];
+            fewest = n;
+        }
+    }
+    return best;
+}
+
 static infq_status choose_group(infq_plan *p, infq_err *err)
 {
     static const int64_t sizes[] = {128, 64, 32};
     const infq_plan_entry *first, *second;
-    int64_t n, want = p->o.group_size, works = 0;
-    char ways[96], other[120] = "";
+    int64_t want = p->o.group_size, works = 0;
 
     if (!grouped(p))
         return want ? infq_err_set(err, INFQ_E_USAGE, "--group-size does not apply to scheme %s", p->o.scheme->name) : INFQ_E_OK;
@@ -224,20 +258,19 @@ static infq_status choose_group(infq_plan *p, infq_err *err)
     for (size_t i = 0; i < 3 && !works; i++)
         if (rows_not_divided(p, sizes[i], &first, &second) == 0)
             works = sizes[i];
-    p->group_size = want ? want : works ? works : p->o.scheme->codec.elem == INFQ_ELEM_U8 ? 0 : p->o.allow_fallback ? 128 : 32;
-    n = p->group_size ? rows_not_divided(p, p->group_size, &first, &second) : 0;
-    if (n && !p->o.allow_fallback) {
-        if (works)
-            snprintf(ways, sizeof(ways), "--group-size %lld, --group-size channel", (long long)works);
-        else
-            snprintf(ways, sizeof(ways), "--group-size channel");
-        if (second)
-            snprintf(other, sizeof(other), " and %.64s (%lld)", second->module->name, (long long)second->tensor->shape[1]);
-        return infq_err_set(err, INFQ_E_USAGE, "group size %lld does not divide rows of %.64s (%lld)%s, %lld matrices in all: try %s, --ignore or --allow-fallback",
-                            (long long)p->group_size, first->module->name, (long long)first->tensor->shape[1], other,
-                            (long long)n, ways);
+    p->group_size = want ? want : default_group(p, works);
+    if (!p->group_size) {
+        rows_not_divided(p, 32, &first, &second);
+        return infq_findings_add(&p->findings, false, err,
+                                 "no group size of 128, 64, 32 divides every row (%.60s: %lld), so whole rows share a scale; "
+                                 "--allow-fallback keeps such matrices in 16 bits instead",
+                                 first->module->name, (long long)first->tensor->shape[1]);
     }
-    for (size_t i = 0; n && i < p->n; i++)
+    if (rows_not_divided(p, p->group_size, &first, &second) == 0)
+        return INFQ_E_OK;
+    if (!p->o.allow_fallback)
+        return refuse_group(p, works, err);
+    for (size_t i = 0; i < p->n; i++)
         if (p->v[i].fate == INFQ_FATE_QUANTIZE && p->v[i].tensor->shape[1] % p->group_size) {
             p->v[i].fate = INFQ_FATE_COPY;
             p->v[i].fallback = true;
