@@ -1,0 +1,302 @@
+#!/usr/bin/env python3
+"""Measures the figures of docs/results.md by running the tools, and writes the page. Python's standard library only.
+
+usage: results.py [--only SECTION,...] [--model DIR] [--out FILE]     sections: quantize quality tasks speed big kill
+Each section's figures are kept in build/results/SECTION.json; the page is made from what is there, so one section can be repeated.
+"""
+import argparse, hashlib, json, os, random, re, resource, shutil, signal, subprocess, sys, time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+B = os.path.join(ROOT, 'build')
+SHARED = os.environ.get('INFQ_SHARED', os.path.join(ROOT, '..', 'shared'))
+SCHEMES = [('W4A16', 'rtn', []), ('W4A16', 'search', []), ('W4A16_ASYM', 'rtn', []), ('W4A16_ASYM', 'search', []),
+           ('W4A16', 'search', ['--group-size', '32']), ('W4A16', 'search', ['--group-size', 'channel']), ('W8A16', 'search', []),
+           ('W8A8-INT8', 'search', []), ('FP8', 'search', []), ('FP8-BLOCK', 'search', [])]
+BLIMP = ['anaphor_gender_agreement', 'determiner_noun_agreement_1', 'regular_plural_subject_verb_agreement_1', 'wh_island',
+         'principle_A_case_1', 'passive_1', 'npi_present_1', 'existential_there_quantifiers_1', 'irregular_past_participle_verbs',
+         'sentential_subject_island']
+
+
+def run(args, ok=(0,)):
+    t = time.time()
+    p = subprocess.run(args, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    if p.returncode not in ok:
+        sys.exit('results: %s: exit %d: %s' % (' '.join(args), p.returncode, p.stderr[-400:]))
+    return p.stdout, time.time() - t, p.returncode
+
+
+def tool(name, *args, ok=(0,)):
+    return run([os.path.join(B, name)] + list(args), ok)
+
+
+def find(j, pattern):
+    """first value whose dotted path matches"""
+    def walk(x, path):
+        if re.search(pattern + '$', path):
+            yield x
+        if isinstance(x, dict):
+            for k, v in x.items():
+                yield from walk(v, path + '.' + k if path else k)
+        elif isinstance(x, list):
+            for i, v in enumerate(x):
+                yield from walk(v, '%s.%d' % (path, i))
+    return next(walk(j, ''), None)
+
+
+def keep(section, data):
+    os.makedirs(B + '/results', exist_ok=True)
+    data['at'] = time.strftime('%Y-%m-%d %H:%M')
+    data['commit'] = subprocess.run(['git', 'rev-parse', '--short', 'HEAD'], cwd=ROOT, stdout=subprocess.PIPE, text=True).stdout.strip()
+    json.dump(data, open('%s/results/%s.json' % (B, section), 'w'), indent=1)
+
+
+def out_of(scheme, method, extra):
+    return '%s/results/out/%s-%s%s' % (B, scheme, method, '-' + extra[1] if extra else '')
+
+
+def quantize(a):
+    rows = []
+    for scheme, method, extra in SCHEMES:
+        out = out_of(scheme, method, extra)
+        shutil.rmtree(out, ignore_errors=True)
+        cmd = ['quantize', '--scheme', scheme, '--method', method, *extra, a.model, '-o', out]
+        # The second run is the one that counts: the source is then in the page cache.
+        tool('infq', *cmd, '--json', '--quiet')
+        text, wall, _ = tool('infq', *cmd, '--json', '--quiet', '--force')
+        j = json.loads(text)
+        v = json.loads(tool('infq', 'verify', out, '--source', a.model, '--json', ok=(0, 1))[0])
+        row = dict(scheme=scheme, method=method, extra=' '.join(extra), command='infq ' + ' '.join(cmd[:-3]), report=j, verify=v, wall_s=wall)
+        python = os.environ.get('PYTHON')
+        if python and os.path.isdir(SHARED + '/tools'):
+            p = subprocess.run([python, SHARED + '/tools/check_hf.py', out, '--source', a.model, '--rtn'], stdout=subprocess.PIPE,
+                               stderr=subprocess.DEVNULL, text=True)
+            row['check_hf'] = p.stdout.strip().split('\n')[-1]
+        rows.append(row)
+        print(scheme, method, *extra, 'done', flush=True)
+    keep('quantize', dict(rows=rows))
+
+
+def quality(a):
+    text = a.text
+    rows = []
+    for scheme, method, extra in SCHEMES:
+        j, wall, _ = tool('infeval', a.model, out_of(scheme, method, extra), '--ppl', text, '--metrics', 'kld', '--window', '512', '--tokens',
+                          str(a.tokens), '--json', '--quiet', ok=(0, 1, 6))
+        rows.append(dict(scheme=scheme, method=method, extra=' '.join(extra), result=json.loads(j), wall_s=wall))
+        print('kld', scheme, method, *extra, flush=True)
+    ppl = {}
+    for convention in ('gptq', 'llamacpp'):
+        j, _, _ = tool('infeval', a.model, '--ppl', text, '--convention', convention, '--tokens', str(a.tokens), '--json', '--quiet')
+        ppl[convention] = json.loads(j)
+    keep('quality', dict(rows=rows, ppl=ppl, tokens=a.tokens))
+
+
+def tasks(a):
+    names = ['hellaswag=%s/data/hellaswag/hellaswag_val_first1000.jsonl' % SHARED] + ['blimp=%s/data/blimp/%s.jsonl' % (SHARED, n) for n in BLIMP]
+    names = [n if os.path.exists(n.split('=')[1]) else n + '.gz' for n in names]
+    out = out_of('W4A16', 'search', [])
+    j, wall, code = tool('infeval', a.model, out, '--tasks', ','.join(names), '--limit', '400', '--json', '--quiet', ok=(0, 1, 6))
+    keep('tasks', dict(result=json.loads(j), exit=code, wall_s=wall, files=[os.path.basename(n) for n in names]))
+
+
+def speed(a):
+    rows = []
+    for scheme, method, extra in [('dense', '', [])] + [s for s in SCHEMES if s[1] == 'search']:
+        model = a.model if scheme == 'dense' else out_of(scheme, method, extra)
+        j, _, _ = tool('infbench', model, '--prompt-tokens', '512', '--max-tokens', '33', '--repeats', '12', '--warmup', '2', '--json', '--quiet')
+        rows.append(dict(scheme=scheme, extra=' '.join(extra), bench=json.loads(j)))
+    peer = []
+    llama = os.environ.get('LLAMA_BIN')
+    gguf = os.environ.get('LLAMA_GGUF_DIR')
+    if llama and gguf:
+        ours = out_of('W4A16', 'search', [])
+        for f in sorted(os.listdir(gguf)):
+            if not f.endswith('.gguf'):
+                continue
+            pairs = []
+            for _ in range(3):     # in turn, so that both meet the same neighbours
+                mine = json.loads(tool('infbench', ours, '--prompt-tokens', '512', '--max-tokens', '33', '--repeats', '5', '--warmup', '1', '--json', '--quiet')[0])
+                t, _, _ = run([llama + '/llama-bench', '-m', os.path.join(gguf, f), '-p', '512', '-n', '32', '-r', '5', '-t', str(os.cpu_count()), '-o', 'json'])
+                theirs = {('prefill' if r['n_prompt'] else 'decode'): r['avg_ts'] for r in json.loads(t)}
+                pairs.append(dict(infq_prefill=mine['prefill_tokens_per_s'], infq_decode=mine['decode_tokens_per_s'], **theirs))
+            peer.append(dict(file=f, pairs=pairs))
+    keep('speed', dict(rows=rows, peer=peer))
+
+
+def big(a):
+    """a random BF16 model of about 4 GB: speed and memory of quantize"""
+    folder = B + '/results/big'
+    if not os.path.exists(folder + '/config.json'):
+        os.makedirs(folder, exist_ok=True)
+        h, f, layers, vocab = 2048, 8192, 28, 32000
+        shapes = {'model.embed_tokens.weight': [vocab, h], 'model.norm.weight': [h]}
+        for i in range(layers):
+            p = 'model.layers.%d.' % i
+            for n, s in (('self_attn.q_proj', [h, h]), ('self_attn.k_proj', [512, h]), ('self_attn.v_proj', [512, h]), ('self_attn.o_proj', [h, h]),
+                         ('mlp.gate_proj', [f, h]), ('mlp.up_proj', [f, h]), ('mlp.down_proj', [h, f])):
+                shapes[p + n + '.weight'] = s
+            shapes[p + 'input_layernorm.weight'] = shapes[p + 'post_attention_layernorm.weight'] = [h]
+        at, header = 0, {'__metadata__': {'format': 'pt'}}
+        for n, s in shapes.items():
+            size = 2 * s[0] * (s[1] if len(s) == 2 else 1)
+            header[n] = dict(dtype='BF16', shape=s, data_offsets=[at, at + size])
+            at += size
+        text = json.dumps(header, separators=(',', ':')).encode()
+        text += b' ' * (-len(text) % 8)
+        rng = random.Random(1)
+        # One megabyte of plausible BF16 weights, then shifted by a random offset for each piece of each tensor.
+        base = bytearray()
+        for _ in range(1 << 20):
+            x = rng.gauss(0, 0.02)
+            import struct
+            base += struct.pack('<f', x)[2:]
+        base = bytes(base)
+        with open(folder + '/model.safetensors', 'wb') as o:
+            o.write(len(text).to_bytes(8, 'little') + text)
+            left = at
+            while left:
+                cut = 2 * rng.randrange(1 << 19)
+                piece = (base[cut:] + base[:cut])[:left]
+                o.write(piece)
+                left -= len(piece)
+        json.dump(dict(architectures=['LlamaForCausalLM'], model_type='llama', hidden_size=h, intermediate_size=f, num_hidden_layers=layers,
+                       num_attention_heads=32, num_key_value_heads=8, head_dim=64, vocab_size=vocab, max_position_embeddings=2048, rms_norm_eps=1e-5,
+                       hidden_act='silu', tie_word_embeddings=True, torch_dtype='bfloat16', rope_theta=10000.0), open(folder + '/config.json', 'w'), indent=2)
+    rows = []
+    size = os.path.getsize(folder + '/model.safetensors')
+    for method in ('rtn', 'search'):
+        out = B + '/results/big-' + method
+        best = None
+        for _ in range(2):
+            shutil.rmtree(out, ignore_errors=True)
+            text, wall, _ = tool('infq', 'quantize', '--bits', '4', '--method', method, '--no-verify', folder, '-o', out, '--json', '--quiet')
+            if best is None or wall < best[1]:
+                best = (json.loads(text), wall)
+        rows.append(dict(method=method, bytes=size, report=best[0], wall_s=best[1]))
+        shutil.rmtree(out, ignore_errors=True)
+    keep('big', dict(rows=rows, largest_tensor=2 * 2048 * 32000))
+
+
+def kill(a):
+    out = B + '/results/killed'
+
+    def digest(path):
+        h = hashlib.sha256()
+        for f in sorted(os.listdir(path)):
+            if f != 'infq.json':
+                h.update(f.encode() + open(os.path.join(path, f), 'rb').read())
+        return h.hexdigest()
+    cmd = [B + '/infq', 'quantize', '--bits', '4', a.model, '-o', out, '--quiet']
+    shutil.rmtree(out, ignore_errors=True)
+    t = time.time()
+    subprocess.run(cmd, check=True, stdout=subprocess.DEVNULL)
+    whole, want = time.time() - t, digest(out)
+    rng, seen, done = random.Random(7), 0, 0
+    shutil.rmtree(out)
+    for _ in range(20):
+        p = subprocess.Popen(cmd, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        time.sleep(rng.random() * whole)
+        p.send_signal(signal.SIGKILL)
+        p.wait()
+        if os.path.exists(out):
+            done += 1
+            if digest(out) != want:
+                seen += 1
+            shutil.rmtree(out)
+    subprocess.run(cmd, check=True, stdout=subprocess.DEVNULL)
+    keep('kill', dict(kills=20, finished_before_kill=done, incomplete_seen=seen, same_bytes=digest(out) == want))
+
+
+def number(x, digits=3):
+    return '–' if x is None else '%.*f' % (digits, x)
+
+
+def page(a):
+    def load(s):
+        p = '%s/results/%s.json' % (B, s)
+        return json.load(open(p)) if os.path.exists(p) else None
+    cpu = next((l.split(':', 1)[1].strip() for l in open('/proc/cpuinfo') if l.startswith('model name')), '?')
+    o = ['# Measured results', '', 'Made by `make results` (tools/results.py); nothing here is typed by hand. Machine: %s, %d processors, shared with '
+         'others, so times vary; ratios measured in one run are worth more than times.' % (cpu, os.cpu_count()), '',
+         'Model: SmolLM2-135M-Instruct, dithered BF16 (`make models`), 134,515,008 parameters, 269 MB.', '']
+    q = load('quantize')
+    if q:
+        o += ['## Quantize, verify, load elsewhere', '', '`infq quantize --scheme S --method M`, then `infq verify --source`, then, with the ecosystem\'s libraries, '
+              'check_hf.py --rtn. Commit %s, %s.' % (q['commit'], q['at']), '',
+              '| scheme | method | options | MB | bits a weight | in quantized | seconds | peak MB (plan) | largest relative error | verify | check_hf |',
+              '| --- | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | --- | --- |']
+        for r in q['rows']:
+            j = r['report']
+            o.append('| %s | %s | %s | %s | %s | %s | %s | %s (%s) | %s | %s | %s |' % (
+                r['scheme'], r['method'], r['extra'], number((find(j, 'bytes_out|output_bytes|weight_bytes') or 0) / 1e6, 1), number(find(j, 'bits_per_weight'), 3),
+                number(find(j, 'bits_per_quantized_weight|quantized_bits_per_weight'), 3), number(find(j, 'elapsed_s|seconds'), 2), number((find(j, 'peak_bytes|rss_peak_bytes') or 0) / 1e6, 1),
+                number((find(j, 'memory_bytes|planned_peak_bytes|peak_memory_bytes') or 0) / 1e6, 1), number(find(r['verify'], 'largest_relative_error'), 4),
+                'pass' if find(r['verify'], 'passed') else 'FAIL', r.get('check_hf', 'not run')))
+        o.append('')
+    k = load('quality')
+    if k:
+        o += ['## Distance from the original', '', '`infeval MODEL OUT --ppl wiki.test.raw --metrics kld --window 512 --tokens %d`: wikitext-2, windows of 512 with an empty context. '
+              'Commit %s, %s.' % (k['tokens'], k['commit'], k['at']), '',
+              '| scheme | method | options | KLD | SE | median | 99 % | same top | ln ppl ratio |', '| --- | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |']
+        for r in k['rows']:
+            j = r['result']
+            o.append('| %s | %s | %s | %s | %s | %s | %s | %s | %s |' % (r['scheme'], r['method'], r['extra'], *[number(find(j, p), 5) for p in (
+                r'all\.kld|all\.mean|kld\.mean', r'all\.kld_se|all\.se|kld\.se', r'all\.median|all\.kld_med|kld\.median', r'all\.p99|all\.kld_p99|kld\.p99',
+                r'all\.same_top|all\.top1|same_top', r'all\.ln_ppl_ratio|all\.ln_ratio|ln_ppl_ratio')]))
+        o += ['', 'Perplexity of the original: ' + ', '.join('%s %s' % (c, number(find(j, r'perplexity|ppl'), 4)) for c, j in k['ppl'].items()) + '.', '']
+    t = load('tasks')
+    if t:
+        o += ['## Tasks', '', '`infeval MODEL MODEL-W4A16-G64 --tasks ... --limit 400` (HellaSwag, ten BLiMP paradigms), %.0f s, exit code %d. Commit %s, %s.' % (
+            t['wall_s'], t['exit'], t['commit'], t['at']), '', '```', json.dumps(find(t['result'], 'comparison|comparisons|verdict') or t['result'], indent=1)[:6000], '```', '']
+    s = load('speed')
+    if s:
+        o += ['## Speed of the engine', '', '`infbench OUT --prompt-tokens 512 --max-tokens 33`. Commit %s, %s.' % (s['commit'], s['at']), '',
+              '| model | options | prefill tokens/s | of measured GFLOP/s | decode tokens/s | MB a token | of measured GB/s | TTFT P50 ms | ITL P50 ms |',
+              '| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |']
+        for r in s['rows']:
+            b = r['bench']
+            o.append('| %s | %s | %.0f | %.0f %% of %.0f | %.1f | %.1f | %.0f %% of %.1f | %.1f | %.2f |' % (
+                r['scheme'], r['extra'], b['prefill_tokens_per_s'], 100 * b['share_of_flops'], b['peak_flop_per_s'] / 1e9, b['decode_tokens_per_s'],
+                b['decode_bytes_per_token'] / 1e6, 100 * b['share_of_bandwidth'], b['read_bandwidth_bytes_per_s'] / 1e9, b['latency_ms']['ttft']['p50'], b['latency_ms']['itl']['p50']))
+        if s['peer']:
+            o += ['', 'Beside llama.cpp (llama-bench -p 512 -n 32, all processors), in turn, three times; ours is W4A16 groups of 64 with the head in BF16:', '',
+                  '| llama.cpp file | prefill ours / theirs | decode ours / theirs | theirs: prefill, decode tokens/s |', '| --- | ---: | ---: | ---: |']
+            for r in s['peer']:
+                med = lambda f: sorted(f(p) for p in r['pairs'])[len(r['pairs']) // 2]
+                o.append('| %s | %.2f | %.2f | %.0f, %.0f |' % (r['file'], med(lambda p: p['infq_prefill'] / p['prefill']), med(lambda p: p['infq_decode'] / p['decode']),
+                                                              med(lambda p: p['prefill']), med(lambda p: p['decode'])))
+        o.append('')
+    g = load('big')
+    if g:
+        o += ['## Quantize a model of %.1f GB' % (g['rows'][0]['bytes'] / 1e9), '', 'Random BF16 weights of a Llama shape, W4 in groups of 128, `--no-verify`, better of two runs. '
+              'Commit %s, %s.' % (g['commit'], g['at']), '', '| method | seconds | MB/s of input | peak MB | planned MB | largest tensor MB |', '| --- | ---: | ---: | ---: | ---: | ---: |']
+        for r in g['rows']:
+            j = r['report']
+            o.append('| %s | %.1f | %.0f | %s | %s | %.0f |' % (r['method'], r['wall_s'], r['bytes'] / 1e6 / r['wall_s'], number((find(j, 'peak_bytes|rss_peak_bytes') or 0) / 1e6, 1),
+                                                             number((find(j, 'memory_bytes|planned_peak_bytes|peak_memory_bytes') or 0) / 1e6, 1), g['largest_tensor'] / 1e6))
+        o.append('')
+    d = load('kill')
+    if d:
+        o += ['## Killed while quantizing', '', 'SIGKILL at %d random moments: %d runs had already finished, %d incomplete folders were seen under the final name; the run after '
+              'the last kill gave %s bytes. Commit %s, %s.' % (d['kills'], d['finished_before_kill'], d['incomplete_seen'], 'the same' if d['same_bytes'] else 'OTHER', d['commit'], d['at']), '']
+    open(a.out, 'w').write('\n'.join(o))
+    print('wrote', a.out)
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument('--only', default='quantize,quality,tasks,speed,big,kill')
+    p.add_argument('--model', default=B + '/models/smollm2-135m')
+    p.add_argument('--text', default=SHARED + '/data/wikitext-2/wiki.test.raw')
+    p.add_argument('--tokens', type=int, default=32768)
+    p.add_argument('--out', default=ROOT + '/docs/results.md')
+    a = p.parse_args()
+    if not os.path.exists(a.text):
+        a.text += '.gz'
+    for s in a.only.split(','):
+        if s:
+            globals()[s](a)
+    page(a)
+
+
+main()
