@@ -12,9 +12,8 @@ SHARED = os.environ.get('INFQ_SHARED', os.path.join(ROOT, '..', 'shared'))
 SCHEMES = [('W4A16', 'rtn', []), ('W4A16', 'search', []), ('W4A16_ASYM', 'rtn', []), ('W4A16_ASYM', 'search', []),
            ('W4A16', 'search', ['--group-size', '32']), ('W4A16', 'search', ['--group-size', 'channel']), ('W8A16', 'search', []),
            ('W8A8-INT8', 'search', []), ('FP8', 'search', []), ('FP8-BLOCK', 'search', [])]
-BLIMP = ['anaphor_gender_agreement', 'determiner_noun_agreement_1', 'regular_plural_subject_verb_agreement_1', 'wh_island',
-         'principle_A_case_1', 'passive_1', 'npi_present_1', 'existential_there_quantifiers_1', 'irregular_past_participle_verbs',
-         'sentential_subject_island']
+BLIMP = ['adjunct_island', 'anaphor_number_agreement', 'determiner_noun_agreement_2', 'npi_present_1', 'irregular_past_participle_verbs',
+         'passive_1', 'principle_A_case_2', 'regular_plural_subject_verb_agreement_2', 'transitive', 'wh_questions_object_gap']
 
 
 def run(args, ok=(0,)):
