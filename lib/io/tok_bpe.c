@@ -3,7 +3,6 @@
 #include "lib/io/tok_int.h"
 #include "lib/io/tok_work.h"
 
-#define NO_RANK UINT32_MAX
 #define PAGES (0x110000 >> 8)
 
 void infq_tok_bpe_init(infq_tok_bpe *b, const infq_tok_vocab *v)
@@ -99,7 +98,7 @@ infq_status infq_tok_bpe_pair_add(infq_tok_bpe *b, int32_t left, int32_t right, 
     return INFQ_E_OK;
 }
 
-static const infq_tok_pair *pair_get(const infq_tok_bpe *b, int32_t left, int32_t right)
+const infq_tok_pair *infq_tok_bpe_pair(const infq_tok_bpe *b, int32_t left, int32_t right)
 {
     uint64_t key = (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
     const infq_tok_pair *p;
@@ -108,6 +107,33 @@ static const infq_tok_pair *pair_get(const infq_tok_bpe *b, int32_t left, int32_
         return NULL;
     p = pair_slot(b->pairs, b->cap_pairs, key);
     return p->id >= 0 ? p : NULL;
+}
+
+infq_status infq_tok_bpe_check_order(infq_tok_bpe *b, infq_err *err)
+{
+    int64_t *made_at; // 1 + the highest rank that makes the token, 0: none does
+    void *p;
+
+    INFQ_TRY(infq_mem_new((size_t)b->vocab->n, sizeof(*made_at), "order of merges", &p, err));
+    made_at = p;
+    memset(made_at, 0, (size_t)b->vocab->n * sizeof(*made_at));
+    for (size_t i = 0; i < b->cap_pairs; i++) {
+        const infq_tok_pair *m = &b->pairs[i];
+        if (m->id >= 0 && made_at[m->id] <= m->rank)
+            made_at[m->id] = (int64_t)m->rank + 1;
+    }
+    b->in_order = true;
+    for (size_t i = 0; i < b->cap_pairs; i++) {
+        const infq_tok_pair *m = &b->pairs[i];
+        if (m->id < 0)
+            continue;
+        if (made_at[m->key >> 32] > m->rank || made_at[(uint32_t)m->key] > m->rank)
+            b->in_order = false;
+        if (m->rank >= b->n_ranks)
+            b->n_ranks = m->rank + 1;
+    }
+    infq_mem_free(made_at);
+    return INFQ_E_OK;
 }
 
 static uint64_t *seam_slot(uint64_t *seams, size_t cap, uint64_t key)
@@ -226,145 +252,6 @@ static infq_status symbols(const infq_tok_bpe *b, infq_tok_work *w, const char *
     return infq_ids_status(to, err);
 }
 
-// Few symbols: look at all ranks for each merge. Returns the number left.
-static size_t merge_short(const infq_tok_bpe *b, infq_tok_work *w, int32_t *id, size_t n)
-{
-    uint32_t rank[INFQ_TOK_SHORT];
-    int32_t merged[INFQ_TOK_SHORT];
-
-    for (size_t i = 0; i + 1 < n; i++) {
-        const infq_tok_pair *p = pair_get(b, id[i], id[i + 1]);
-        rank[i] = p ? p->rank : NO_RANK;
-        merged[i] = p ? p->id : -1;
-    }
-    while (n > 1) {
-        size_t best = 0;
-
-        for (size_t i = 1; i + 1 < n; i++)
-            if (rank[i] < rank[best])
-                best = i;
-        w->n_steps += n;
-        if (rank[best] == NO_RANK)
-            break;
-        id[best] = merged[best];
-        n--;
-        for (size_t i = best + 1; i < n; i++) {
-            id[i] = id[i + 1];
-            if (i + 1 < n) {
-                rank[i] = rank[i + 1];
-                merged[i] = merged[i + 1];
-            }
-        }
-        for (size_t i = best ? best - 1 : 0; i <= best && i + 1 < n; i++) {
-            const infq_tok_pair *p = pair_get(b, id[i], id[i + 1]);
-            rank[i] = p ? p->rank : NO_RANK;
-            merged[i] = p ? p->id : -1;
-        }
-    }
-    return n;
-}
-
-static void sift_down(uint64_t *heap, size_t n, size_t i)
-{
-    uint64_t x = heap[i];
-
-    for (size_t child; (child = 2 * i + 1) < n; i = child) {
-        if (child + 1 < n && heap[child + 1] < heap[child])
-            child++;
-        if (heap[child] >= x)
-            break;
-        heap[i] = heap[child];
-    }
-    heap[i] = x;
-}
-
-static infq_status heap_push(infq_tok_work *w, size_t *n, uint64_t x, infq_err *err)
-{
-    size_t i;
-
-    if (*n == w->cap_heap) {
-        size_t cap = w->cap_heap ? 2 * w->cap_heap : 1024, n_bytes;
-        uint64_t *grown = infq_mul_size(cap, sizeof(x), &n_bytes) ? infq_mem_realloc(w->heap, n_bytes) : NULL;
-        if (!grown)
-            return infq_err_set(err, INFQ_E_NOMEM, "merges of a long word");
-        w->heap = grown;
-        w->cap_heap = cap;
-    }
-    for (i = (*n)++; i > 0 && w->heap[(i - 1) / 2] > x; i = (i - 1) / 2)
-        w->heap[i] = w->heap[(i - 1) / 2];
-    w->heap[i] = x;
-    return INFQ_E_OK;
-}
-
-static infq_status links_reserve(infq_tok_work *w, size_t n, infq_err *err)
-{
-    size_t n_bytes;
-    void *prev, *next;
-
-    if (n > INT32_MAX || !infq_mul_size(n, sizeof(*w->prev), &n_bytes))
-        return infq_err_set(err, INFQ_E_UNSUPPORTED, "a word of %zu symbols, at most 2147483647 are possible", n);
-    if (n <= w->cap_links)
-        return INFQ_E_OK;
-    prev = infq_mem_realloc(w->prev, n_bytes);
-    if (prev)
-        w->prev = prev;
-    next = prev ? infq_mem_realloc(w->next, n_bytes) : NULL;
-    if (!next)
-        return infq_err_set(err, INFQ_E_NOMEM, "merges of a long word");
-    w->next = next;
-    w->cap_links = n;
-    return INFQ_E_OK;
-}
-
-/* Many symbols: a heap of rank << 32 | position. An entry is stale when the pair at its position now has another rank.
- * Merged-away symbols get id -1. O(n log n). */
-static infq_status merge_long(const infq_tok_bpe *b, infq_tok_work *w, int32_t *id, size_t *count, infq_err *err)
-{
-    size_t n = *count, n_heap = 0, k = 0;
-
-    INFQ_TRY(links_reserve(w, n, err));
-    for (size_t i = 0; i < n; i++) {
-        const infq_tok_pair *p = i + 1 < n ? pair_get(b, id[i], id[i + 1]) : NULL;
-        w->prev[i] = (int32_t)i - 1;
-        w->next[i] = i + 1 < n ? (int32_t)i + 1 : -1;
-        if (p)
-            INFQ_TRY(heap_push(w, &n_heap, (uint64_t)p->rank << 32 | i, err));
-    }
-    w->n_steps += n;
-    while (n_heap) {
-        uint64_t top = w->heap[0];
-        size_t at = (uint32_t)top;
-        int32_t right = w->next[at];
-        const infq_tok_pair *p = id[at] >= 0 && right >= 0 ? pair_get(b, id[at], id[right]) : NULL;
-
-        w->heap[0] = w->heap[--n_heap];
-        if (n_heap)
-            sift_down(w->heap, n_heap, 0);
-        w->n_steps++;
-        if (!p || p->rank != top >> 32)
-            continue;
-        id[at] = p->id;
-        id[right] = -1;
-        w->next[at] = w->next[right];
-        if (w->next[at] >= 0) {
-            w->prev[w->next[at]] = (int32_t)at;
-            p = pair_get(b, id[at], id[w->next[at]]);
-            if (p)
-                INFQ_TRY(heap_push(w, &n_heap, (uint64_t)p->rank << 32 | at, err));
-        }
-        if (w->prev[at] >= 0) {
-            p = pair_get(b, id[w->prev[at]], id[at]);
-            if (p)
-                INFQ_TRY(heap_push(w, &n_heap, (uint64_t)p->rank << 32 | (uint32_t)w->prev[at], err));
-        }
-    }
-    for (size_t i = 0; i < n; i++)
-        if (id[i] >= 0)
-            id[k++] = id[i];
-    *count = k;
-    return INFQ_E_OK;
-}
-
 // Replaces left-over pseudo characters from `start` on as unknown ones.
 static infq_status drop_pseudo(const infq_tok_bpe *b, infq_tok_work *w, infq_ids *ids, size_t start, infq_err *err)
 {
@@ -404,9 +291,9 @@ static infq_status merge_word(const infq_tok_bpe *b, infq_tok_work *w, const cha
     INFQ_TRY(symbols(b, w, s, n, ids, err));
     count = ids->n - start;
     if (count > INFQ_TOK_SHORT)
-        INFQ_TRY(merge_long(b, w, ids->data + start, &count, err));
+        INFQ_TRY(infq_tok_merge_long(b, w, ids->data + start, &count, err));
     else if (count > 1)
-        count = merge_short(b, w, ids->data + start, count);
+        count = infq_tok_merge_short(b, w, ids->data + start, count);
     ids->n = start + count;
     return b->has_pseudo ? drop_pseudo(b, w, ids, start, err) : INFQ_E_OK;
 }

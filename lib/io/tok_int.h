@@ -110,6 +110,8 @@ typedef struct {
     int32_t unk;
     bool byte_fallback, fuse_unk, ignore_merges;
     bool has_pseudo;
+    bool in_order;              /* every pair ranks behind all merges that make its parts */
+    size_t n_ranks;             /* highest rank + 1, if in_order */
     bool can_cut;               /* no merge crosses two known characters that are not in seams */
     infq_tok_str prefix, suffix;
 } infq_tok_bpe;
@@ -123,6 +125,9 @@ void infq_tok_bpe_deinit(infq_tok_bpe *b);
 infq_status infq_tok_bpe_char_set(infq_tok_bpe *b, uint32_t cp, int32_t id, infq_err *err);
 /* A repeated pair takes the later rank. */
 infq_status infq_tok_bpe_pair_add(infq_tok_bpe *b, int32_t left, int32_t right, uint32_t rank, int32_t id, infq_err *err);
+const infq_tok_pair *infq_tok_bpe_pair(const infq_tok_bpe *b, int32_t left, int32_t right); /* NULL: do not merge */
+/* Sets in_order and n_ranks; ranks must be unique and all ids inside the vocabulary. */
+infq_status infq_tok_bpe_check_order(infq_tok_bpe *b, infq_err *err);
 infq_status infq_tok_bpe_seams_add(infq_tok_bpe *b, const char *s, size_t n, infq_err *err);
 
 /* Working state of one encode call: matcher, word cache, symbol and heap storage. */

@@ -284,6 +284,7 @@ static infq_status load_all(infq_tokenizer *t, infq_tok_work *w, const cJSON *ro
     INFQ_TRY(load_added(t, w, added, &at, err));
     INFQ_TRY(load_options(t, model, err));
     INFQ_TRY(load_merges(t, merges, infq_tok_work_buf(w, 2), err));
+    INFQ_TRY(infq_tok_bpe_check_order(&t->bpe, err));
     return t->bpe.n_pairs || t->bpe.ignore_merges ? INFQ_E_OK : check_no_merges(t, err);
 }
 

@@ -45,6 +45,7 @@ void infq_tok_work_free(infq_tok_work *w)
     infq_mem_free(w->prev);
     infq_mem_free(w->next);
     infq_mem_free(w->heap);
+    infq_mem_free(w->order);
     infq_mem_free(w);
 }
 

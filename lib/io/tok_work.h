@@ -13,6 +13,10 @@ typedef struct {
     uint16_t n_key, n_ids; /* n_key 0: free */
 } infq_tok_cached;
 
+typedef struct {
+    uint32_t at, next;
+} infq_tok_entry;
+
 struct infq_tok_work {
     infq_tok_match *match;
     infq_buf bufs[INFQ_TOK_MAX_STEPS + 4];
@@ -27,6 +31,8 @@ struct infq_tok_work {
     size_t cap_links;
     uint64_t *heap;
     size_t cap_heap;
+    uint32_t *order;
+    size_t cap_order;
     uint64_t n_steps;
 };
 
@@ -35,5 +41,10 @@ uint64_t infq_tok_cache_hash(const char *s, size_t n);
 bool infq_tok_cache_get(const infq_tok_work *w, uint64_t hash, const char *s, size_t n, infq_ids *ids);
 /* Remembers; when full starts anew; without memory does nothing. */
 void infq_tok_cache_put(infq_tok_work *w, uint64_t hash, const char *s, size_t n, const int32_t *ids, size_t n_ids);
+
+/* Merges the symbols id[0..n). short: n <= INFQ_TOK_SHORT, by looking at all ranks for each merge; returns the number
+ * left. long: O(n log n), linear for one rank at a time; merged-away symbols are taken out and *n is lowered. */
+size_t infq_tok_merge_short(const infq_tok_bpe *b, infq_tok_work *w, int32_t *id, size_t n);
+infq_status infq_tok_merge_long(const infq_tok_bpe *b, infq_tok_work *w, int32_t *id, size_t *n, infq_err *err);
 
 #endif
