@@ -101,7 +101,7 @@ static infq_status added_flags(const cJSON *o, uint8_t *flags, bool *normalized,
     return INFQ_E_OK;
 }
 
-// The tokens looked for in normalized text are normalized themselves.
+// The tokens looked for in normalized text are normalized themselves, and come back so when decoding (as in the library).
 static infq_status add_to_trie(infq_tokenizer *t, infq_tok_work *w, int32_t id, bool normalized, infq_err *err)
 {
     infq_tok_str s = t->vocab.text[id];
@@ -109,6 +109,8 @@ static infq_status add_to_trie(infq_tokenizer *t, infq_tok_work *w, int32_t id, 
     if (!normalized)
         return infq_tok_trie_add(&t->raw, s.p, s.n, id, err);
     INFQ_TRY(infq_tok_normalize(t, w, s.p, s.n, &s, err));
+    if (t->n_norm)
+        INFQ_TRY(infq_tok_strdup(t, s.p, s.n, &t->vocab.text[id], err));
     return infq_tok_trie_add(&t->normalized, s.p, s.n, id, err);
 }
 

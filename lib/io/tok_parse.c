@@ -6,6 +6,11 @@
 // Built into the ByteLevel pre-tokenizer (formats.md 3.4).
 #define GPT2_PATTERN "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
 
+// \w of the Whitespace pre-tokenizer: Alphabetic, M, Nd, Pc and the joiners, as in Rust's regular expressions.
+#define RUST_WORDS                                                                                                     \
+    "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{200c}\\x{200d}\\x{24b6}-\\x{24e9}\\x{1f130}-\\x{1f149}\\x{1f150}-\\x{1f169}" \
+    "\\x{1f170}-\\x{1f189}"
+
 static infq_status type_of(const cJSON *o, const char *what, const char **type, infq_err *err)
 {
     if (!cJSON_IsObject(o))
@@ -257,7 +262,7 @@ static infq_status pre_split(infq_tokenizer *t, const cJSON *o, const char *type
         return INFQ_E_OK;
     }
     f->invert = true;
-    return find_pattern(t, "\\w+|[^\\w\\s]+", what, &f->find, err);
+    return find_pattern(t, "[" RUST_WORDS "]+|[^" RUST_WORDS "\\s]+", what, &f->find, err);
 }
 
 static infq_status pre_tokenizer(infq_tokenizer *t, const cJSON *o, infq_err *err)

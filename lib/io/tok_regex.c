@@ -23,13 +23,35 @@ struct infq_tok_match {
 // White_Space; PCRE2's own \s also takes U+180E, which left that class in Unicode 6.3.
 #define SPACES                                                                                                         \
     "\\x{9}-\\x{d}\\x{20}\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}"
+// Oniguruma's \w: L, M, Nd, Nl, Pc, the circled and squared letters, and of the other numbers those of Latin-1.
 #define WORDS                                                                                                          \
-    "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{200c}\\x{200d}\\x{24b6}-\\x{24e9}\\x{1f130}-\\x{1f149}\\x{1f150}-\\x{1f169}" \
-    "\\x{1f170}-\\x{1f189}"
+    "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}\\x{24b6}-\\x{24e9}\\x{1f130}-\\x{1f149}"       \
+    "\\x{1f150}-\\x{1f169}\\x{1f170}-\\x{1f189}"
 
 static infq_status refuse(const char *where, const char *what, infq_err *err)
 {
     return infq_err_set(err, INFQ_E_UNSUPPORTED, "%s: %s in its regular expression is not supported", where, what);
+}
+
+// "{Han}" behind \p: the script itself. From 10.40 on PCRE2 takes the bare name for the wider script extensions.
+static size_t script(const char *p, infq_buf *to)
+{
+#if PCRE2_MAJOR > 10 || PCRE2_MINOR >= 40
+    static const char *const names[] = { "Han",    "Hiragana", "Katakana", "Hangul", "Bopomofo",   "Latin",   "Greek",
+                                         "Cyrillic", "Arabic",   "Hebrew",   "Thai",   "Devanagari", "Bengali", "Tamil" };
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+        size_t n = strlen(names[i]);
+        if (p[0] == '{' && strncmp(p + 1, names[i], n) == 0 && p[1 + n] == '}') {
+            infq_buf_fmt(to, "{sc:%s}", names[i]);
+            return n + 2;
+        }
+    }
+#else
+    (void)p;
+    (void)to;
+#endif
+    return 0;
 }
 
 // One escape at p (behind the backslash); *used: characters taken.
@@ -68,6 +90,8 @@ static infq_status escape(const char *p, bool in_class, const char *where, infq_
         infq_buf_char(to, *p);
     else
         *used = 0;
+    if (*p == 'p' || *p == 'P')
+        *used += script(p + 1, to);
     return INFQ_E_OK;
 }
 
@@ -99,14 +123,8 @@ static infq_status translate(const char *p, const char *where, infq_buf *to, inf
                 infq_buf_char(to, *p++);
             continue;
         }
-        if (in_class && *p == '[') {
-            const char *end = p[1] == ':' ? strstr(p + 2, ":]") : NULL;
-            if (!end)
-                return refuse(where, "[ inside a class", err);
-            infq_buf_add(to, p, (size_t)(end + 2 - p));
-            p = end + 2;
-            continue;
-        }
+        if (in_class && *p == '[') // nested or POSIX class: another meaning, or another set of characters
+            return refuse(where, "[ inside a class", err);
         if (in_class && p[0] == '&' && p[1] == '&')
             return refuse(where, "&& inside a class", err);
         if (!in_class && p[0] == '(' && p[1] == '?' && group_has_m(p + 2))
@@ -145,7 +163,9 @@ static infq_status compile(infq_tok_re *re, const char *pattern, size_t n, infq_
         // Oniguruma's ^ and $ always look at lines.
         re->code = pcre2_compile((PCRE2_SPTR)pattern, n, PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NO_UTF_CHECK, &code,
                                  &at, context);
-        if (!re->code) {
+        if (!re->code && code == PCRE2_ERROR_HEAP_FAILED) {
+            st = infq_err_set(err, INFQ_E_NOMEM, "%s: regular expression", re->where);
+        } else if (!re->code) {
             PCRE2_UCHAR why[120];
             pcre2_get_error_message(code, why, sizeof(why));
             st = infq_err_set(err, INFQ_E_FORMAT, "%s: broken regular expression: %s", re->where, (char *)why);
