@@ -23,10 +23,10 @@ struct infq_tok_match {
 // White_Space; PCRE2's own \s also takes U+180E, which left that class in Unicode 6.3.
 #define SPACES                                                                                                         \
     "\\x{9}-\\x{d}\\x{20}\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}"
-// Oniguruma's \w: L, M, Nd, Nl, Pc, the circled and squared letters, and of the other numbers those of Latin-1.
+// Oniguruma's \w inside a class: L, M, Nd, Nl, Pc, the circled and squared letters. Outside also Latin-1's other numbers.
 #define WORDS                                                                                                          \
-    "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}\\x{24b6}-\\x{24e9}\\x{1f130}-\\x{1f149}"       \
-    "\\x{1f150}-\\x{1f169}\\x{1f170}-\\x{1f189}"
+    "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{24b6}-\\x{24e9}\\x{1f130}-\\x{1f149}\\x{1f150}-\\x{1f169}\\x{1f170}-\\x{1f189}"
+#define LONE_WORDS WORDS "\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}"
 
 static infq_status refuse(const char *where, const char *what, infq_err *err)
 {
@@ -59,11 +59,15 @@ static infq_status escape(const char *p, bool in_class, const char *where, infq_
 {
     static const struct {
         char name;
-        const char *set; // NULL: refused inside a class
+        const char *alone, *in_class; // NULL: refused there
         bool negated;
     } known[] = {
-        { 's', SPACES, false }, { 'S', SPACES, true }, { 'w', WORDS, false },
-        { 'W', WORDS, true },   { 'h', HEX, false },   { 'H', HEX, true },
+        { 's', SPACES, SPACES, false },
+        { 'S', SPACES, "\\S\\x{180e}", true }, // PCRE2's \S lacks exactly this character
+        { 'w', LONE_WORDS, WORDS, false },
+        { 'W', LONE_WORDS, NULL, true },
+        { 'h', HEX, HEX, false },
+        { 'H', HEX, NULL, true },
     };
 
     *used = 1;
@@ -71,11 +75,9 @@ static infq_status escape(const char *p, bool in_class, const char *where, infq_
         if (*p != known[i].name)
             continue;
         if (!in_class)
-            infq_buf_fmt(to, "[%s%s]", known[i].negated ? "^" : "", known[i].set);
-        else if (!known[i].negated)
-            infq_buf_str(to, known[i].set);
-        else if (*p == 'S') // PCRE2's \S lacks exactly this character
-            infq_buf_str(to, "\\S\\x{180e}");
+            infq_buf_fmt(to, "[%s%s]", known[i].negated ? "^" : "", known[i].alone);
+        else if (known[i].in_class)
+            infq_buf_str(to, known[i].in_class);
         else
             return refuse(where, *p == 'W' ? "\\W inside a class" : "\\H inside a class", err);
         return INFQ_E_OK;
