@@ -5,6 +5,7 @@ set -u
 cd "$(dirname "$0")/.."
 BUILD=${BUILD:-build}
 passed=0 failed=0 skipped=0
+export OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-passive}
 export INFQ_SHARED=${INFQ_SHARED:-$(cd .. && pwd)/shared}
 for t in "$BUILD"/tests/test_*; do
     [ -x "$t" ] && [ -f "tests/$(basename "$t").c" ] || continue

@@ -2,6 +2,7 @@
 
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -23,6 +24,15 @@ static void set_signals(void)
     sigaction(SIGTERM, &a, NULL);
     signal(SIGXFSZ, SIG_IGN); // a size limit then is a failed write with a message
     signal(SIGPIPE, SIG_IGN);
+}
+
+// OpenMP reads its wait policy before main. Busy waiting with other work on the machine makes a product of 0.03 ms take 8 ms
+// (docs/bench/log.md), so the process starts itself once more with passive waiting, unless the user has chosen.
+static void wait_passively(char **argv)
+{
+    if (getenv("OMP_WAIT_POLICY") || getenv("GOMP_SPINCOUNT") || setenv("OMP_WAIT_POLICY", "passive", 1))
+        return;
+    execv("/proc/self/exe", argv); // returns only when it fails; then we go on as we are
 }
 
 static int finish(const char *tool, int code)
@@ -50,6 +60,7 @@ static void list_commands(FILE *to, const char *tool, const char *summary, const
 
 int cmd_main(const char *tool, const char *summary, const cmd_row *rows, int n_rows, int argc, char **argv)
 {
+    wait_passively(argv);
     set_signals();
     if (argc < 2) {
         list_commands(stderr, tool, summary, rows, n_rows);
@@ -72,6 +83,7 @@ int cmd_main(const char *tool, const char *summary, const cmd_row *rows, int n_r
 
 int cmd_single(const char *tool, int (*run)(int argc, char **argv), int argc, char **argv)
 {
+    wait_passively(argv);
     set_signals();
     if (argc >= 2 && strcmp(argv[1], "--version") == 0) {
         printf("%s %s\n", tool, INFQ_VERSION);
