@@ -776,6 +776,25 @@ START_TEST(a_pattern_with_deep_backtracking_passes_on_a_long_text)
 }
 END_TEST
 
+START_TEST(a_pattern_of_exponential_cost_ends_with_an_error_that_names_it)
+{
+    static const char json[] = "{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(a+)+[bc]\"},"
+                               "\"behavior\":\"Isolated\"}," BPE("{\"a\":0}", "[]") "}";
+    char text[64];
+    infq_tokenizer *t = NULL;
+    infq_ids ids;
+
+    infq_ids_init(&ids);
+    memset(text, 'a', sizeof(text));
+    ck_ok(infq_tokenizer_parse(json, sizeof(json) - 1, &t, &err), err);
+    ck_assert_int_eq(infq_tokenizer_encode(t, text, sizeof(text), 0, &ids, &err), INFQ_E_UNSUPPORTED);
+    ck_assert_ptr_nonnull(strstr(err.msg, "pre_tokenizer Split"));
+    ck_assert_uint_eq(ids.n, 0);
+    infq_ids_deinit(&ids);
+    infq_tokenizer_free(t);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("tokenizer");
@@ -812,6 +831,7 @@ int main(void)
     tcase_add_test(work, cutting_caching_and_the_kind_of_merge_do_not_change_ids);
     tcase_add_test(work, threads_share_a_tokenizer);
     tcase_add_test(work, a_pattern_with_deep_backtracking_passes_on_a_long_text);
+    tcase_add_test(work, a_pattern_of_exponential_cost_ends_with_an_error_that_names_it);
     suite_add_tcase(s, work);
     return test_main(s);
 }

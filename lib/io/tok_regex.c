@@ -16,6 +16,7 @@ struct infq_tok_match {
     pcre2_match_data *data;
     pcre2_match_context *context;
     pcre2_jit_stack *stack; // NULL until a pattern outgrew the machine stack's share
+    size_t n_limit;         // 1 + the length of text that the limits are set for
 };
 
 #define JIT_STACK_BYTES ((size_t)256 << 20)
@@ -226,10 +227,7 @@ infq_status infq_tok_match_new(infq_tok_match **out, infq_err *err)
         infq_tok_match_free(m);
         return infq_err_set(err, INFQ_E_NOMEM, "state of a regular expression");
     }
-    // The defaults exist for hostile patterns; here a long run of blanks must pass.
-    pcre2_set_match_limit(m->context, UINT32_MAX);
-    pcre2_set_depth_limit(m->context, UINT32_MAX);
-    pcre2_set_heap_limit(m->context, UINT32_MAX);
+    pcre2_set_depth_limit(m->context, UINT32_MAX); // the heap limit covers it
     *out = m;
     return INFQ_E_OK;
 }
@@ -244,11 +242,24 @@ void infq_tok_match_free(infq_tok_match *m)
     infq_mem_free(m);
 }
 
+// Limits that grow with the text: a long run of blanks passes, a pattern of exponential cost ends.
+static void set_limits(infq_tok_match *m, size_t n)
+{
+    uint64_t steps = 10000000 + 100 * (uint64_t)n, kib = 65536 + (uint64_t)n;
+
+    if (m->n_limit == n + 1)
+        return;
+    pcre2_set_match_limit(m->context, steps < UINT32_MAX ? (uint32_t)steps : UINT32_MAX);
+    pcre2_set_heap_limit(m->context, kib < UINT32_MAX ? (uint32_t)kib : UINT32_MAX);
+    m->n_limit = n + 1;
+}
+
 // JIT on the machine stack, then on a large one of its own, then the interpreter, whose stack is the heap.
 static int run(const infq_tok_re *re, infq_tok_match *m, const char *s, size_t n, size_t from)
 {
     int rc = PCRE2_ERROR_JIT_STACKLIMIT;
 
+    set_limits(m, n);
     if (re->jit) {
         rc = pcre2_jit_match(re->code, (PCRE2_SPTR)s, n, from, 0, m->data, m->context);
         if (rc == PCRE2_ERROR_JIT_STACKLIMIT && !m->stack) {
