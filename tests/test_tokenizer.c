@@ -42,8 +42,8 @@ static void print_ids(const char *label, const infq_ids *v)
 }
 
 // Encodes text with flags and compares; a difference is printed with its group and counted.
-static int check_encode(const infq_tokenizer *t, const char *text, size_t n, unsigned flags, const cJSON *want,
-                        const char *group, int id)
+static int check_encode(const infq_tokenizer *t, const char *text, size_t n, unsigned flags,
+                        const cJSON *want, const char *group, int id)
 {
     infq_ids ids;
     int bad = 0;
@@ -61,7 +61,8 @@ static int check_encode(const infq_tokenizer *t, const char *text, size_t n, uns
     return bad;
 }
 
-static int check_decode(const infq_tokenizer *t, const cJSON *ids, bool skip, const char *want, size_t n_want, int id)
+static int check_decode(const infq_tokenizer *t, const cJSON *ids, bool skip, const char *want,
+                        size_t n_want, int id)
 {
     infq_ids v;
     infq_buf text;
@@ -74,7 +75,8 @@ static int check_decode(const infq_tokenizer *t, const cJSON *ids, bool skip, co
         infq_ids_push(&v, (int32_t)x->valuedouble);
     ck_ok(infq_tokenizer_decode(t, v.data, v.n, skip, &text, &err), err);
     if (text.n != n_want || memcmp(text.data, want, n_want) != 0) {
-        printf("decode differs: case %d, skip %d\n  want %.200s\n  have %.200s\n", id, skip, want, text.data);
+        printf("decode differs: case %d, skip %d\n  want %.200s\n  have %.200s\n", id, skip, want,
+               text.data);
         bad = 1;
     }
     infq_buf_deinit(&text);
@@ -82,7 +84,8 @@ static int check_decode(const infq_tokenizer *t, const cJSON *ids, bool skip, co
     return bad;
 }
 
-// Texts of the golden file may hold a zero byte, where cJSON ends: then only the input's own bytes can be compared.
+// Texts of the golden file may hold a zero byte, where cJSON ends: then only the input's own bytes
+// can be compared.
 static int check_case(const infq_tokenizer *t, const cJSON *string, const cJSON *c)
 {
     const char *group = infq_json_get(string, "group")->valuestring;
@@ -127,7 +130,8 @@ static void check_golden(const char *name, const char *file, bool sentencepiece)
     snprintf(rel, sizeof(rel), "goldens/tokenizers/%s", name);
     golden = test_json(test_shared_path(rel));
     cJSON_ArrayForEach(c, infq_json_get(golden, "cases")) {
-        ck_assert_int_eq((int)infq_json_get(s, "id")->valuedouble, (int)infq_json_get(c, "id")->valuedouble);
+        ck_assert_int_eq((int)infq_json_get(s, "id")->valuedouble,
+                         (int)infq_json_get(c, "id")->valuedouble);
         bad += check_case(t, s, c);
         s = s->next;
         n++;
@@ -145,7 +149,8 @@ static void check_golden(const char *name, const char *file, bool sentencepiece)
     }
     ck_assert_int_eq(n, 50);
     ck_assert_int_eq(bad, 0);
-    ck_assert_int_eq(infq_tokenizer_size(t) >= (int64_t)infq_json_get(golden, "vocabulary")->valuedouble, 1);
+    ck_assert_int_eq(
+        infq_tokenizer_size(t) >= (int64_t)infq_json_get(golden, "vocabulary")->valuedouble, 1);
     cJSON_Delete(golden);
     cJSON_Delete(strings);
     infq_tokenizer_free(t);
@@ -222,7 +227,8 @@ static int check_runs(const infq_tokenizer *t, const char *name, const cJSON *ru
     int i = 0, bad = 0;
 
     cJSON_ArrayForEach(run, runs) {
-        const cJSON *text = run->child, *ids = text->next, *special = ids->next, *decoded = special->next;
+        const cJSON *text = run->child, *ids = text->next, *special = ids->next,
+                    *decoded = special->next;
         size_t n = strlen(text->valuestring);
 
         bad += check_encode(t, text->valuestring, n, 0, ids, name, i);
@@ -248,7 +254,8 @@ START_TEST(every_component_gives_the_ids_and_texts_of_the_library)
         infq_tokenizer *t = NULL;
         int wrong;
 
-        ck_assert_msg(infq_tokenizer_parse(json, strlen(json), &t, &err) == 0, "%s: %s", name, err.msg);
+        ck_assert_msg(infq_tokenizer_parse(json, strlen(json), &t, &err) == 0, "%s: %s", name,
+                      err.msg);
         wrong = check_runs(t, name, infq_json_get(c, "runs"));
         if (wrong)
             printf("%s: %d wrong\n", name, wrong);
@@ -272,7 +279,8 @@ START_TEST(merges_as_strings_and_as_pairs_and_added_tokens_with_flags_give_the_s
     TEST_NEEDS_SHARED();
     golden = test_json(test_shared_path("cases/files/token-ids.json"));
     cJSON_ArrayForEach(c, infq_json_get(golden, "cases")) {
-        const char *file = infq_json_get(c, "file")->valuestring, *text = infq_json_get(c, "text")->valuestring;
+        const char *file = infq_json_get(c, "file")->valuestring,
+                   *text = infq_json_get(c, "text")->valuestring;
         const char *decoded = infq_json_get(c, "decoded")->valuestring;
         char rel[128];
         infq_tokenizer *t;
@@ -299,8 +307,9 @@ static void refuses(const char *json, infq_status code, const char *words)
 
     err.msg[0] = '\0';
     st = infq_tokenizer_parse(json, strlen(json), &t, &err);
-    ck_assert_msg(st == code && strstr(err.msg, words), "status %d, message \"%s\", expected %d and \"%s\"", (int)st, err.msg,
-                  (int)code, words);
+    ck_assert_msg(st == code && strstr(err.msg, words),
+                  "status %d, message \"%s\", expected %d and \"%s\"", (int)st, err.msg, (int)code,
+                  words);
     ck_assert_ptr_null(t);
 }
 
@@ -310,23 +319,29 @@ static void refuses(const char *json, infq_status code, const char *words)
 START_TEST(unknown_components_are_refused_by_name)
 {
     refuses("{\"model\":{\"type\":\"Unigram\",\"vocab\":[]}}", INFQ_E_UNSUPPORTED, "model Unigram");
-    refuses("{\"model\":{\"type\":\"WordPiece\",\"vocab\":{}}}", INFQ_E_UNSUPPORTED, "model WordPiece");
-    refuses("{\"normalizer\":{\"type\":\"BertNormalizer\"}," SMALL "}", INFQ_E_UNSUPPORTED, "normalizer BertNormalizer");
-    refuses("{\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"},{\"type\":\"Precompiled\"}]}," SMALL "}",
+    refuses("{\"model\":{\"type\":\"WordPiece\",\"vocab\":{}}}", INFQ_E_UNSUPPORTED,
+            "model WordPiece");
+    refuses("{\"normalizer\":{\"type\":\"BertNormalizer\"}," SMALL "}", INFQ_E_UNSUPPORTED,
+            "normalizer BertNormalizer");
+    refuses("{\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"},{\"type\":"
+            "\"Precompiled\"}]}," SMALL "}",
             INFQ_E_UNSUPPORTED, "normalizer Precompiled");
-    refuses("{\"pre_tokenizer\":{\"type\":\"UnicodeScripts\"}," SMALL "}", INFQ_E_UNSUPPORTED, "pre_tokenizer UnicodeScripts");
+    refuses("{\"pre_tokenizer\":{\"type\":\"UnicodeScripts\"}," SMALL "}", INFQ_E_UNSUPPORTED,
+            "pre_tokenizer UnicodeScripts");
     refuses("{\"decoder\":{\"type\":\"CTC\"}," SMALL "}", INFQ_E_UNSUPPORTED, "decoder CTC");
     refuses("{\"post_processor\":{\"type\":\"RobertaProcessing\"}," SMALL "}", INFQ_E_UNSUPPORTED,
             "post_processor RobertaProcessing");
     refuses("{\"version\":\"2.0\"," SMALL "}", INFQ_E_UNSUPPORTED, "version 2.0");
-    refuses("{\"model\":{\"type\":\"BPE\",\"dropout\":0.1,\"vocab\":{\"a\":0},\"merges\":[]}}", INFQ_E_UNSUPPORTED, "dropout");
+    refuses("{\"model\":{\"type\":\"BPE\",\"dropout\":0.1,\"vocab\":{\"a\":0},\"merges\":[]}}",
+            INFQ_E_UNSUPPORTED, "dropout");
 }
 END_TEST
 
 START_TEST(regular_expressions_that_would_mean_something_else_are_refused)
 {
-#define SPLIT(regex)                                                                                                   \
-    "{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"" regex "\"},\"behavior\":\"Isolated\"}," SMALL "}"
+#define SPLIT(regex)                                                         \
+    "{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"" regex \
+    "\"},\"behavior\":\"Isolated\"}," SMALL "}"
     refuses(SPLIT("[a-z&&[^b]]"), INFQ_E_UNSUPPORTED, "pre_tokenizer Split");
     refuses(SPLIT("[[:alpha:]]"), INFQ_E_UNSUPPORTED, "[ inside a class");
     refuses(SPLIT("[a[bc]]"), INFQ_E_UNSUPPORTED, "[ inside a class");
@@ -342,19 +357,24 @@ START_TEST(broken_vocabularies_are_refused)
     refuses("", INFQ_E_FORMAT, "tokenizer.json");
     refuses("[]", INFQ_E_FORMAT, "tokenizer.json");
     refuses("{}", INFQ_E_FORMAT, "model is not an object");
-    refuses("{" BPE("{\"a\":0,\"b\":0}", "[]") "}", INFQ_E_FORMAT, "id 0 belongs to \"a\" and to \"b\"");
+    refuses("{" BPE("{\"a\":0,\"b\":0}", "[]") "}", INFQ_E_FORMAT,
+            "id 0 belongs to \"a\" and to \"b\"");
     refuses("{" BPE("{\"a\":-1}", "[]") "}", INFQ_E_FORMAT, "\"a\" has no valid id");
     refuses("{" BPE("{\"a\":0.5}", "[]") "}", INFQ_E_FORMAT, "\"a\" has no valid id");
     refuses("{" BPE("{\"a\":\"0\"}", "[]") "}", INFQ_E_FORMAT, "\"a\" has no valid id");
-    refuses("{" BPE("{\"a\":1000000000}", "[]") "}", INFQ_E_FORMAT, "largest id is 1000000000, with 1 tokens");
+    refuses("{" BPE("{\"a\":1000000000}", "[]") "}", INFQ_E_FORMAT,
+            "largest id is 1000000000, with 1 tokens");
     refuses("{" BPE("{\"a\":1e300}", "[]") "}", INFQ_E_FORMAT, "\"a\" has no valid id");
     refuses("{" BPE("{\"a\":0,\"b\":1}", "[\"a b\"]") "}", INFQ_E_FORMAT, "merge 0 names \"ab\"");
     refuses("{" BPE("{\"a\":0,\"ab\":1}", "[\"a b\"]") "}", INFQ_E_FORMAT, "merge 0 names \"b\"");
-    refuses("{" BPE("{\"a\":0,\"b\":1,\"ab\":2}", "[\"a b\",\"a b c\"]") "}", INFQ_E_FORMAT, "merge 1 is neither");
-    refuses("{" BPE("{\"a\":0,\"b\":1,\"ab\":2}", "[[\"a\"]]") "}", INFQ_E_FORMAT, "merge 0 is neither");
+    refuses("{" BPE("{\"a\":0,\"b\":1,\"ab\":2}", "[\"a b\",\"a b c\"]") "}", INFQ_E_FORMAT,
+            "merge 1 is neither");
+    refuses("{" BPE("{\"a\":0,\"b\":1,\"ab\":2}", "[[\"a\"]]") "}", INFQ_E_FORMAT,
+            "merge 0 is neither");
     refuses("{" BPE("{\"a\":0,\"b\":1,\"ab\":2}", "[]") "}", INFQ_E_FORMAT, "no merges");
     refuses("{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0}}}", INFQ_E_FORMAT, "no list merges");
-    refuses("{\"model\":{\"type\":\"BPE\",\"unk_token\":\"?\",\"vocab\":{\"a\":0},\"merges\":[]}}", INFQ_E_FORMAT, "unk_token \"?\"");
+    refuses("{\"model\":{\"type\":\"BPE\",\"unk_token\":\"?\",\"vocab\":{\"a\":0},\"merges\":[]}}",
+            INFQ_E_FORMAT, "unk_token \"?\"");
     refuses("{" BPE("{\"\\u0000\":0}", "[]") "}", INFQ_E_UNSUPPORTED, "zero byte");
 }
 END_TEST
@@ -363,21 +383,28 @@ END_TEST
 
 START_TEST(broken_added_tokens_and_templates_are_refused)
 {
-    refuses(ADDED("{\"id\":5,\"content\":\"x\"},{\"id\":4,\"content\":\"y\"}"), INFQ_E_FORMAT, "id 4 of \"y\" is out of order");
-    refuses(ADDED("{\"id\":3,\"content\":\"x\"},{\"id\":3,\"content\":\"y\"}"), INFQ_E_FORMAT, "id 3 of \"y\" is out of order");
-    refuses(ADDED("{\"id\":1,\"content\":\"x\"}"), INFQ_E_FORMAT, "id 1 belongs to \"b\" and to \"x\"");
+    refuses(ADDED("{\"id\":5,\"content\":\"x\"},{\"id\":4,\"content\":\"y\"}"), INFQ_E_FORMAT,
+            "id 4 of \"y\" is out of order");
+    refuses(ADDED("{\"id\":3,\"content\":\"x\"},{\"id\":3,\"content\":\"y\"}"), INFQ_E_FORMAT,
+            "id 3 of \"y\" is out of order");
+    refuses(ADDED("{\"id\":1,\"content\":\"x\"}"), INFQ_E_FORMAT,
+            "id 1 belongs to \"b\" and to \"x\"");
     refuses(ADDED("{\"id\":3,\"content\":\"a\"}"), INFQ_E_FORMAT, "\"a\" has id 3, but 0");
-    refuses(ADDED("{\"id\":3,\"content\":\"x\"},{\"id\":4,\"content\":\"x\"}"), INFQ_E_FORMAT, "\"x\" appears twice");
+    refuses(ADDED("{\"id\":3,\"content\":\"x\"},{\"id\":4,\"content\":\"x\"}"), INFQ_E_FORMAT,
+            "\"x\" appears twice");
     refuses(ADDED("{\"id\":3}"), INFQ_E_FORMAT, "no content");
     refuses(ADDED("{\"content\":\"x\"}"), INFQ_E_FORMAT, "\"x\" has no valid id");
     refuses(ADDED("{\"id\":3,\"content\":\"x\",\"lstrip\":1}"), INFQ_E_FORMAT, "lstrip");
     refuses(ADDED("7"), INFQ_E_FORMAT, "no content");
-#define TEMPLATE(single, special)                                                                                      \
-    "{\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":" single ",\"special_tokens\":" special "}," SMALL "}"
+#define TEMPLATE(single, special)                                             \
+    "{\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":" single \
+    ",\"special_tokens\":" special "}," SMALL "}"
     refuses(TEMPLATE("[]", "{}"), INFQ_E_FORMAT, "Sequence A 0 times");
     refuses(TEMPLATE("[{\"Sequence\":{\"id\":\"B\"}}]", "{}"), INFQ_E_FORMAT, "Sequence B");
-    refuses(TEMPLATE("[{\"SpecialToken\":{\"id\":\"s\"}}]", "{}"), INFQ_E_FORMAT, "s is not in special_tokens");
-    refuses(TEMPLATE("[{\"SpecialToken\":{\"id\":\"s\"}}]", "{\"s\":{\"ids\":[9]}}"), INFQ_E_FORMAT, "an id of s");
+    refuses(TEMPLATE("[{\"SpecialToken\":{\"id\":\"s\"}}]", "{}"), INFQ_E_FORMAT,
+            "s is not in special_tokens");
+    refuses(TEMPLATE("[{\"SpecialToken\":{\"id\":\"s\"}}]", "{\"s\":{\"ids\":[9]}}"), INFQ_E_FORMAT,
+            "an id of s");
 }
 END_TEST
 
@@ -387,7 +414,8 @@ START_TEST(a_vocabulary_without_merges_is_refused)
     infq_filemap m;
 
     TEST_NEEDS_SHARED();
-    ck_ok(infq_filemap_open(test_shared_path("cases/files/tokenizer-no-merges.json"), &m, &err), err);
+    ck_ok(infq_filemap_open(test_shared_path("cases/files/tokenizer-no-merges.json"), &m, &err),
+          err);
     ck_assert_int_eq(infq_tokenizer_parse((const char *)m.data, m.size, &t, &err), INFQ_E_FORMAT);
     ck_assert_ptr_nonnull(strstr(err.msg, "no merges"));
     infq_filemap_close(&m);
@@ -403,20 +431,37 @@ START_TEST(broken_sentencepiece_models_are_refused)
     } cases[] = {
         { "", 0, "no pieces" },
         { "\x0a\xff\xff\xff\xff\x0f", 6, "truncated" },
-        { "\x0a\x05\x0a\x03" "abc", 7, "unigram model is not supported" },
-        { "\x0a\x05\x0a\x03" "abc\x12\x02\x18\x02", 11, "no piece stands for unknown text" },
-        { "\x0a\x05\x0a\x03" "abc\x0a\x05\x0a\x03" "abc\x12\x02\x18\x02", 18, "piece \"abc\" has ids 0 and 1" },
-        { "\x0a\x05\x0a\x03" "a\xff" "c\x12\x02\x18\x02", 11, "not UTF-8" },
-        { "\x0a\x07\x0a\x03" "abc\x18\x05\x12\x02\x18\x02", 13, "type 5" },
-        { "\x0a\x0a\x0a\x03" "abc\x15\x00\x00\xc0\x7f\x12\x02\x18\x02", 16, "not finite" },
-        { "\x0a\x05\x0a\x03" "abc\x12\x02\x18\x02\x1a\x03\x12\x01x", 16, "character map" },
+        { "\x0a\x05\x0a\x03"
+          "abc",
+          7, "unigram model is not supported" },
+        { "\x0a\x05\x0a\x03"
+          "abc\x12\x02\x18\x02",
+          11, "no piece stands for unknown text" },
+        { "\x0a\x05\x0a\x03"
+          "abc\x0a\x05\x0a\x03"
+          "abc\x12\x02\x18\x02",
+          18, "piece \"abc\" has ids 0 and 1" },
+        { "\x0a\x05\x0a\x03"
+          "a\xff"
+          "c\x12\x02\x18\x02",
+          11, "not UTF-8" },
+        { "\x0a\x07\x0a\x03"
+          "abc\x18\x05\x12\x02\x18\x02",
+          13, "type 5" },
+        { "\x0a\x0a\x0a\x03"
+          "abc\x15\x00\x00\xc0\x7f\x12\x02\x18\x02",
+          16, "not finite" },
+        { "\x0a\x05\x0a\x03"
+          "abc\x12\x02\x18\x02\x1a\x03\x12\x01x",
+          16, "character map" },
     };
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
         infq_tokenizer *t = NULL;
         infq_status st = infq_tokenizer_parse_sentencepiece(cases[i].bytes, cases[i].n, &t, &err);
 
-        ck_assert_msg(st && strstr(err.msg, cases[i].words), "case %zu: status %d, \"%s\", expected \"%s\"", i, (int)st, err.msg,
+        ck_assert_msg(st && strstr(err.msg, cases[i].words),
+                      "case %zu: status %d, \"%s\", expected \"%s\"", i, (int)st, err.msg,
                       cases[i].words);
         ck_assert_ptr_null(t);
     }
@@ -444,8 +489,10 @@ END_TEST
 START_TEST(a_failing_allocation_anywhere_is_a_clean_error)
 {
     static const char json[] =
-        "{\"added_tokens\":[{\"id\":3,\"content\":\"x\",\"normalized\":true}],\"normalizer\":{\"type\":\"NFD\"},"
-        "\"pre_tokenizer\":{\"type\":\"ByteLevel\"},\"decoder\":{\"type\":\"ByteLevel\"}," SMALL "}";
+        "{\"added_tokens\":[{\"id\":3,\"content\":\"x\",\"normalized\":true}],\"normalizer\":{"
+        "\"type\":\"NFD\"},"
+        "\"pre_tokenizer\":{\"type\":\"ByteLevel\"},\"decoder\":{\"type\":\"ByteLevel\"}," SMALL
+        "}";
     char text[1500];
     size_t live = infq_mem_stats_get().n_live, n;
 
@@ -466,7 +513,8 @@ START_TEST(a_failing_allocation_anywhere_is_a_clean_error)
         if (!st)
             st = infq_tokenizer_decode(t, ids.data, ids.n, false, &out, &err);
         infq_mem_fail_at(0);
-        ck_assert_msg(st == 0 || st == INFQ_E_NOMEM, "allocation %zu: status %d: %s", n, (int)st, err.msg);
+        ck_assert_msg(st == 0 || st == INFQ_E_NOMEM, "allocation %zu: status %d: %s", n, (int)st,
+                      err.msg);
         if (!st)
             ck_assert_uint_gt(ids.n, 1000);
         infq_buf_deinit(&out);
@@ -488,9 +536,11 @@ static void put(const char *folder, const char *name, const char *text)
     infq_mem_free(path);
 }
 
-#define WITH_BOS                                                                                                       \
-    "{\"added_tokens\":[{\"id\":3,\"content\":\"<s>\",\"special\":true},{\"id\":4,\"content\":\"</s>\",\"special\":true}],"   \
-    "\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"<s>\"}},{\"Sequence\":"    \
+#define WITH_BOS                                                                                   \
+    "{\"added_tokens\":[{\"id\":3,\"content\":\"<s>\",\"special\":true},{\"id\":4,\"content\":\"<" \
+    "/s>\",\"special\":true}],"                                                                    \
+    "\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":"   \
+    "\"<s>\"}},{\"Sequence\":"                                                                     \
     "{\"id\":\"A\"}}],\"special_tokens\":{\"<s>\":{\"ids\":[3]}}}," SMALL "}"
 
 static infq_tokenizer *open_with(const char *json, const char *config, const char *map)
@@ -530,7 +580,8 @@ START_TEST(bos_and_eos_come_from_config_then_map_then_template)
     ck_assert(infq_tokenizer_add_bos(t));
     ck_assert_uint_eq(special_count(t, 3, 2), 2);
     infq_tokenizer_free(t);
-    t = open_with(WITH_BOS, "{\"eos_token\":{\"content\":\"</s>\"}}", "{\"bos_token\":\"</s>\",\"eos_token\":\"<s>\"}");
+    t = open_with(WITH_BOS, "{\"eos_token\":{\"content\":\"</s>\"}}",
+                  "{\"bos_token\":\"</s>\",\"eos_token\":\"<s>\"}");
     ck_assert_int_eq(infq_tokenizer_bos(t), 4);
     ck_assert_int_eq(infq_tokenizer_eos(t), 4);
     ck_assert(!infq_tokenizer_add_bos(t));
@@ -550,7 +601,10 @@ START_TEST(add_bos_token_decides_over_the_template_and_never_doubles)
 
     ck_assert_uint_eq(special_count(t, 3, 2), 2);
     infq_tokenizer_free(t);
-    t = open_with(WITH_BOS, "{\"bos_token\":\"<s>\",\"add_bos_token\":false,\"eos_token\":\"</s>\",\"add_eos_token\":true}", NULL);
+    t = open_with(WITH_BOS,
+                  "{\"bos_token\":\"<s>\",\"add_bos_token\":false,\"eos_token\":\"</"
+                  "s>\",\"add_eos_token\":true}",
+                  NULL);
     ck_assert(!infq_tokenizer_add_bos(t));
     ck_assert_uint_eq(special_count(t, 2, 4), 2);
     infq_tokenizer_free(t);
@@ -588,7 +642,8 @@ START_TEST(a_folder_with_only_tokenizer_model_opens)
 
     TEST_NEEDS_SHARED();
     ck_ok(infq_path_join(folder, "tokenizer.model", &path, &err), err);
-    ck_ok(infq_file_copy(test_shared_path("data/tokenizer-open-llama/tokenizer.model"), path, &err), err);
+    ck_ok(infq_file_copy(test_shared_path("data/tokenizer-open-llama/tokenizer.model"), path, &err),
+          err);
     infq_mem_free(path);
     ck_ok(infq_tokenizer_open(folder, &t, &err), err);
     ck_assert_int_eq(infq_tokenizer_size(t), 32000);
@@ -603,7 +658,8 @@ END_TEST
 
 /* ---- long texts: the work is counted, the ways of merging must agree ---- */
 
-static void encode(const infq_tokenizer *t, const char *text, size_t n, infq_ids *ids, uint64_t *n_steps)
+static void encode(const infq_tokenizer *t, const char *text, size_t n, infq_ids *ids,
+                   uint64_t *n_steps)
 {
     infq_ids_clear(ids);
     ck_ok(infq_tok_encode_counted(t, text, n, 0, ids, n_steps, &err), err);
@@ -620,9 +676,10 @@ static void is_linear(const infq_tokenizer *t, const char *text, size_t n, const
     infq_buf_init(&out);
     encode(t, text, n / 2, &ids, &half);
     encode(t, text, n, &ids, &whole);
-    ck_assert_msg(whole <= half * 23 / 10 + 10000, "%s: %llu steps for %zu bytes, %llu for half", label,
-                  (unsigned long long)whole, n, (unsigned long long)half);
-    ck_assert_msg(whole <= 20 * n, "%s: %llu steps for %zu bytes", label, (unsigned long long)whole, n);
+    ck_assert_msg(whole <= half * 23 / 10 + 10000, "%s: %llu steps for %zu bytes, %llu for half",
+                  label, (unsigned long long)whole, n, (unsigned long long)half);
+    ck_assert_msg(whole <= 20 * n, "%s: %llu steps for %zu bytes", label, (unsigned long long)whole,
+                  n);
     ck_ok(infq_tokenizer_decode(t, ids.data, ids.n, false, &out, &err), err);
     ck_assert_uint_eq(out.n, n);
     ck_assert(memcmp(out.data, text, n) == 0);
@@ -645,7 +702,9 @@ static void letters(char *text, size_t n, const char *alphabet)
 
 static void long_texts(const char *path, bool sentencepiece)
 {
-    static const char *const alphabets[] = { "a", "abcdefghijklmnopqrstuvwxyz", "A", "0123456789", "!?.-", "\n", "ab \n" };
+    static const char *const alphabets[] = {
+        "a", "abcdefghijklmnopqrstuvwxyz", "A", "0123456789", "!?.-", "\n", "ab \n"
+    };
     const size_t n = 1 << 20;
     infq_tokenizer *t = load(path, sentencepiece);
     char *text = infq_mem_alloc(n);
@@ -677,7 +736,8 @@ END_TEST
 
 START_TEST(cutting_caching_and_the_kind_of_merge_do_not_change_ids)
 {
-    static const char *const files[] = { "data/tokenizer-gpt2/tokenizer.json", "data/model-stories260k/hf/tokenizer.json" };
+    static const char *const files[] = { "data/tokenizer-gpt2/tokenizer.json",
+                                         "data/model-stories260k/hf/tokenizer.json" };
     infq_filemap m;
 
     TEST_NEEDS_SHARED();
@@ -690,8 +750,9 @@ START_TEST(cutting_caching_and_the_kind_of_merge_do_not_change_ids)
         infq_ids_init(&a);
         infq_ids_init(&b);
         ck_assert(t->bpe.can_cut);
-        ck_assert_int_eq(t->bpe.in_order, f == 0); // the second file has pairs that rank before their parts
-        t->n_pre = 0; // the whole text is one word
+        ck_assert_int_eq(t->bpe.in_order,
+                         f == 0); // the second file has pairs that rank before their parts
+        t->n_pre = 0;             // the whole text is one word
         t->n_norm = 0;
         encode(t, (const char *)m.data, m.size, &a, &steps);
         for (int way = 0; way < (f == 0 ? 2 : 1); way++) {
@@ -723,7 +784,8 @@ static void use_part(void *ctx, int64_t begin, int64_t end, int thread)
 
     (void)thread;
     for (int64_t i = begin; i < end; i++)
-        u->st[i] = infq_tokenizer_encode(u->t, (const char *)u->m->data, u->m->size, 0, &u->ids[i], &mine);
+        u->st[i] =
+            infq_tokenizer_encode(u->t, (const char *)u->m->data, u->m->size, 0, &u->ids[i], &mine);
 }
 
 START_TEST(threads_share_a_tokenizer)
@@ -756,8 +818,9 @@ END_TEST
 
 START_TEST(a_pattern_with_deep_backtracking_passes_on_a_long_text)
 {
-    static const char json[] = "{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(?:a|b)+c|a\"},"
-                               "\"behavior\":\"Isolated\"}," BPE("{\"a\":0,\"b\":1,\"c\":2}", "[]") "}";
+    static const char json[] =
+        "{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(?:a|b)+c|a\"},"
+        "\"behavior\":\"Isolated\"}," BPE("{\"a\":0,\"b\":1,\"c\":2}", "[]") "}";
     const size_t n = 300000;
     char *text = infq_mem_alloc(n);
     infq_tokenizer *t = NULL;
@@ -778,8 +841,9 @@ END_TEST
 
 START_TEST(a_pattern_of_exponential_cost_ends_with_an_error_that_names_it)
 {
-    static const char json[] = "{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(a+)+[bc]\"},"
-                               "\"behavior\":\"Isolated\"}," BPE("{\"a\":0}", "[]") "}";
+    static const char json[] =
+        "{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(a+)+[bc]\"},"
+        "\"behavior\":\"Isolated\"}," BPE("{\"a\":0}", "[]") "}";
     char text[64];
     infq_tokenizer *t = NULL;
     infq_ids ids;
@@ -787,7 +851,8 @@ START_TEST(a_pattern_of_exponential_cost_ends_with_an_error_that_names_it)
     infq_ids_init(&ids);
     memset(text, 'a', sizeof(text));
     ck_ok(infq_tokenizer_parse(json, sizeof(json) - 1, &t, &err), err);
-    ck_assert_int_eq(infq_tokenizer_encode(t, text, sizeof(text), 0, &ids, &err), INFQ_E_UNSUPPORTED);
+    ck_assert_int_eq(infq_tokenizer_encode(t, text, sizeof(text), 0, &ids, &err),
+                     INFQ_E_UNSUPPORTED);
     ck_assert_ptr_nonnull(strstr(err.msg, "pre_tokenizer Split"));
     ck_assert_uint_eq(ids.n, 0);
     infq_ids_deinit(&ids);
@@ -798,7 +863,8 @@ END_TEST
 int main(void)
 {
     Suite *s = suite_create("tokenizer");
-    TCase *c = tcase_create("goldens"), *bad = tcase_create("bad input"), *folder = tcase_create("folders");
+    TCase *c = tcase_create("goldens"), *bad = tcase_create("bad input"),
+          *folder = tcase_create("folders");
     TCase *work = tcase_create("long texts");
 
     tcase_set_timeout(c, 120);
@@ -809,7 +875,8 @@ int main(void)
     tcase_add_test(c, stories260k_sentencepiece_ids_and_texts_equal_the_reference);
     tcase_add_test(c, open_llama_sentencepiece_ids_and_texts_equal_the_reference);
     tcase_add_test(c, every_component_gives_the_ids_and_texts_of_the_library);
-    tcase_add_test(c, merges_as_strings_and_as_pairs_and_added_tokens_with_flags_give_the_stored_ids);
+    tcase_add_test(c,
+                   merges_as_strings_and_as_pairs_and_added_tokens_with_flags_give_the_stored_ids);
     suite_add_tcase(s, c);
     tcase_set_timeout(bad, 120);
     tcase_add_test(bad, unknown_components_are_refused_by_name);

@@ -70,7 +70,8 @@ static infq_tok_pair *pair_slot(infq_tok_pair *pairs, size_t cap, uint64_t key)
 static infq_status pairs_grow(infq_tok_bpe *b, infq_err *err)
 {
     size_t cap = b->cap_pairs ? 2 * b->cap_pairs : 1024, n_bytes;
-    infq_tok_pair *pairs = infq_mul_size(cap, sizeof(*pairs), &n_bytes) ? infq_mem_alloc(n_bytes) : NULL;
+    infq_tok_pair *pairs =
+        infq_mul_size(cap, sizeof(*pairs), &n_bytes) ? infq_mem_alloc(n_bytes) : NULL;
 
     if (!pairs)
         return infq_err_set(err, INFQ_E_NOMEM, "table of merges");
@@ -85,7 +86,8 @@ static infq_status pairs_grow(infq_tok_bpe *b, infq_err *err)
     return INFQ_E_OK;
 }
 
-infq_status infq_tok_bpe_pair_add(infq_tok_bpe *b, int32_t left, int32_t right, uint32_t rank, int32_t id, infq_err *err)
+infq_status infq_tok_bpe_pair_add(infq_tok_bpe *b, int32_t left, int32_t right, uint32_t rank,
+                                  int32_t id, infq_err *err)
 {
     uint64_t key = (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
     infq_tok_pair *p;
@@ -195,9 +197,10 @@ static bool is_cut(const infq_tok_bpe *b, uint32_t left, uint32_t right)
     return !b->cap_seams || !*seam_slot(b->seams, b->cap_seams, seam_key(left, right));
 }
 
-// Id of the character s[0..n) with the prefix (not first) and suffix (last) of the model, -1 if unknown.
-static infq_status symbol_id(const infq_tok_bpe *b, infq_tok_work *w, const char *s, size_t n, bool first, bool last,
-                             int32_t *id, infq_err *err)
+// Id of the character s[0..n) with the prefix (not first) and suffix (last) of the model, -1 if
+// unknown.
+static infq_status symbol_id(const infq_tok_bpe *b, infq_tok_work *w, const char *s, size_t n,
+                             bool first, bool last, int32_t *id, infq_err *err)
 {
     infq_buf *key = &w->key;
     size_t len;
@@ -228,7 +231,8 @@ static bool push_bytes(const infq_tok_bpe *b, const char *s, size_t n, infq_ids 
 }
 
 // First symbols of a word. Without prefix and suffix its place in the pre-token does not matter.
-static infq_status symbols(const infq_tok_bpe *b, infq_tok_work *w, const char *s, size_t n, infq_ids *to, infq_err *err)
+static infq_status symbols(const infq_tok_bpe *b, infq_tok_work *w, const char *s, size_t n,
+                           infq_ids *to, infq_err *err)
 {
     bool after_unk = false;
 
@@ -253,7 +257,8 @@ static infq_status symbols(const infq_tok_bpe *b, infq_tok_work *w, const char *
 }
 
 // Replaces left-over pseudo characters from `start` on as unknown ones.
-static infq_status drop_pseudo(const infq_tok_bpe *b, infq_tok_work *w, infq_ids *ids, size_t start, infq_err *err)
+static infq_status drop_pseudo(const infq_tok_bpe *b, infq_tok_work *w, infq_ids *ids, size_t start,
+                               infq_err *err)
 {
     bool after_unk = false;
     size_t i = start;
@@ -272,7 +277,8 @@ static infq_status drop_pseudo(const infq_tok_bpe *b, infq_tok_work *w, infq_ids
         bool unk = id == b->unk;
 
         if (id >= INFQ_TOK_PSEUDO)
-            unk = !b->byte_fallback || !push_bytes(b, text, infq_utf8_put((uint32_t)(id - INFQ_TOK_PSEUDO), text), ids);
+            unk = !b->byte_fallback ||
+                  !push_bytes(b, text, infq_utf8_put((uint32_t)(id - INFQ_TOK_PSEUDO), text), ids);
         else if (!unk)
             infq_ids_push(ids, id);
         if (unk && b->unk >= 0 && !(after_unk && b->fuse_unk))
@@ -283,8 +289,8 @@ static infq_status drop_pseudo(const infq_tok_bpe *b, infq_tok_work *w, infq_ids
 }
 
 // Appends the ids of a word that no merge leaves.
-static infq_status merge_word(const infq_tok_bpe *b, infq_tok_work *w, const char *s, size_t n, infq_ids *ids,
-                              infq_err *err)
+static infq_status merge_word(const infq_tok_bpe *b, infq_tok_work *w, const char *s, size_t n,
+                              infq_ids *ids, infq_err *err)
 {
     size_t start = ids->n, count;
 
@@ -298,7 +304,8 @@ static infq_status merge_word(const infq_tok_bpe *b, infq_tok_work *w, const cha
     return b->has_pseudo ? drop_pseudo(b, w, ids, start, err) : INFQ_E_OK;
 }
 
-static infq_status word(const infq_tok_bpe *b, infq_tok_work *w, const char *s, size_t n, infq_ids *ids, infq_err *err)
+static infq_status word(const infq_tok_bpe *b, infq_tok_work *w, const char *s, size_t n,
+                        infq_ids *ids, infq_err *err)
 {
     size_t start = ids->n;
     uint64_t hash;
@@ -314,8 +321,8 @@ static infq_status word(const infq_tok_bpe *b, infq_tok_work *w, const char *s, 
     return INFQ_E_OK;
 }
 
-infq_status infq_tok_bpe_encode(const infq_tok_bpe *b, infq_tok_work *w, const char *s, size_t n, infq_ids *ids,
-                                infq_err *err)
+infq_status infq_tok_bpe_encode(const infq_tok_bpe *b, infq_tok_work *w, const char *s, size_t n,
+                                infq_ids *ids, infq_err *err)
 {
     size_t from = 0;
     uint32_t last = 0;

@@ -22,9 +22,10 @@ static infq_status load(const char *folder, const char *name, cJSON **out, infq_
     return st;
 }
 
-// "bos_token": text, {"content": text} or nothing. *id stays as it is when the member or the token is not there.
-static infq_status token_of(const infq_tokenizer *t, const cJSON *config, const char *file, const char *key, bool *given,
-                            int32_t *id, infq_err *err)
+// "bos_token": text, {"content": text} or nothing. *id stays as it is when the member or the token
+// is not there.
+static infq_status token_of(const infq_tokenizer *t, const cJSON *config, const char *file,
+                            const char *key, bool *given, int32_t *id, infq_err *err)
 {
     const cJSON *v = infq_json_get(config, key);
     const char *text;
@@ -36,14 +37,15 @@ static infq_status token_of(const infq_tokenizer *t, const cJSON *config, const 
     if (cJSON_IsObject(v) && infq_json_str(v, "content", NULL, &text, err))
         return infq_err_in(err, "%s: %s", file, key);
     if (!text)
-        return infq_err_set(err, INFQ_E_FORMAT, "%s: %s is neither a text nor an object with content", file, key);
+        return infq_err_set(err, INFQ_E_FORMAT,
+                            "%s: %s is neither a text nor an object with content", file, key);
     *given = true;
     *id = infq_tokenizer_id(t, text);
     return INFQ_E_OK;
 }
 
-static infq_status find_token(const infq_tokenizer *t, const cJSON *config, const cJSON *map, const char *key,
-                              int32_t *id, infq_err *err)
+static infq_status find_token(const infq_tokenizer *t, const cJSON *config, const cJSON *map,
+                              const char *key, int32_t *id, infq_err *err)
 {
     bool given;
 
@@ -52,8 +54,8 @@ static infq_status find_token(const infq_tokenizer *t, const cJSON *config, cons
 }
 
 /* add_bos_token and add_eos_token, when written, decide over the template, as in transformers. */
-static infq_status put_token(infq_tokenizer *t, const cJSON *config, const char *key, const char *token_key, bool front,
-                             int32_t id, infq_err *err)
+static infq_status put_token(infq_tokenizer *t, const cJSON *config, const char *key,
+                             const char *token_key, bool front, int32_t id, infq_err *err)
 {
     bool want, there;
     size_t n = t->n_template;
@@ -63,7 +65,8 @@ static infq_status put_token(infq_tokenizer *t, const cJSON *config, const char 
     if (infq_json_bool(config, key, false, &want, err))
         return infq_err_in(err, "tokenizer_config.json");
     if (want && id < 0)
-        return infq_err_set(err, INFQ_E_FORMAT, "tokenizer_config.json: %s is true, but the vocabulary has no %s", key,
+        return infq_err_set(err, INFQ_E_FORMAT,
+                            "tokenizer_config.json: %s is true, but the vocabulary has no %s", key,
                             token_key);
     there = id >= 0 && t->template_ids[front ? 0 : n - 1] == id;
     if (want == there)
@@ -75,7 +78,8 @@ static infq_status put_token(infq_tokenizer *t, const cJSON *config, const char 
         return INFQ_E_OK;
     }
     if (n == INFQ_TOK_MAX_TEMPLATE)
-        return infq_err_set(err, INFQ_E_UNSUPPORTED, "post_processor has more than %d tokens", INFQ_TOK_MAX_TEMPLATE);
+        return infq_err_set(err, INFQ_E_UNSUPPORTED, "post_processor has more than %d tokens",
+                            INFQ_TOK_MAX_TEMPLATE);
     if (front)
         memmove(t->template_ids + 1, t->template_ids, n * sizeof(id));
     t->template_ids[front ? 0 : n] = id;

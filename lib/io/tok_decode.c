@@ -33,7 +33,9 @@ static void row_end(row *r)
 {
     if (r->n == r->cap) {
         size_t cap = r->cap ? 2 * r->cap : 64, n_bytes;
-        size_t *grown = infq_mul_size(cap, sizeof(*grown), &n_bytes) ? infq_mem_realloc(r->ends, n_bytes) : NULL;
+        size_t *grown = infq_mul_size(cap, sizeof(*grown), &n_bytes)
+                            ? infq_mem_realloc(r->ends, n_bytes)
+                            : NULL;
         if (!grown) {
             r->failed = true;
             return;
@@ -101,7 +103,8 @@ static void byte_level(const infq_tok_alphabet *a, const row *in, row *out)
     infq_buf_deinit(&bytes);
 }
 
-static infq_status replace(const infq_tok_dec *d, infq_tok_match *m, const row *in, row *out, infq_err *err)
+static infq_status replace(const infq_tok_dec *d, infq_tok_match *m, const row *in, row *out,
+                           infq_err *err)
 {
     for (size_t i = 0; i < in->n; i++) {
         infq_tok_str s = row_get(in, i);
@@ -134,7 +137,8 @@ static void strip(const infq_tok_dec *d, const row *in, row *out)
             s.p += k;
             s.n -= k;
         }
-        for (int64_t c = 0; c < d->stop && s.n >= k && memcmp(s.p + s.n - k, d->content.p, k) == 0; c++)
+        for (int64_t c = 0; c < d->stop && s.n >= k && memcmp(s.p + s.n - k, d->content.p, k) == 0;
+             c++)
             s.n -= k;
         infq_buf_add(&out->text, s.p, s.n);
         row_end(out);
@@ -200,7 +204,8 @@ static void byte_fallback(const row *in, row *out)
     infq_buf_deinit(&bytes);
 }
 
-// The marker becomes a blank; in the first token it goes, unless no blank was put in front when encoding.
+// The marker becomes a blank; in the first token it goes, unless no blank was put in front when
+// encoding.
 static void metaspace(const infq_tok_dec *d, const row *in, row *out)
 {
     size_t k = d->content.n;
@@ -219,8 +224,8 @@ static void metaspace(const infq_tok_dec *d, const row *in, row *out)
     }
 }
 
-static infq_status apply(const infq_tokenizer *t, const infq_tok_dec *d, infq_tok_match *m, const row *in, row *out,
-                         infq_err *err)
+static infq_status apply(const infq_tokenizer *t, const infq_tok_dec *d, infq_tok_match *m,
+                         const row *in, row *out, infq_err *err)
 {
     switch (d->kind) {
     case INFQ_TOK_DEC_BYTE_LEVEL:
@@ -268,8 +273,8 @@ static infq_status run(const infq_tokenizer *t, row *a, row *b, infq_buf *text, 
     return st;
 }
 
-infq_status infq_tok_decode(const infq_tokenizer *t, const int32_t *ids, size_t n, bool skip_special, infq_buf *text,
-                            infq_err *err)
+infq_status infq_tok_decode(const infq_tokenizer *t, const int32_t *ids, size_t n,
+                            bool skip_special, infq_buf *text, infq_err *err)
 {
     row a, b;
     infq_status st;

@@ -1,4 +1,5 @@
-/* The merging itself: the pair of lowest rank first, the leftmost among equals, until none is left. */
+/* The merging itself: the pair of lowest rank first, the leftmost among equals, until none is left.
+ */
 #include <stdlib.h>
 #include <string.h>
 
@@ -65,7 +66,8 @@ static infq_status heap_push(infq_tok_work *w, size_t *n, uint64_t x, infq_err *
 
     if (*n == w->cap_heap) {
         size_t cap = w->cap_heap ? 2 * w->cap_heap : 1024, n_bytes;
-        uint64_t *grown = infq_mul_size(cap, sizeof(x), &n_bytes) ? infq_mem_realloc(w->heap, n_bytes) : NULL;
+        uint64_t *grown =
+            infq_mul_size(cap, sizeof(x), &n_bytes) ? infq_mem_realloc(w->heap, n_bytes) : NULL;
         if (!grown)
             return infq_err_set(err, INFQ_E_NOMEM, "merges of a long word");
         w->heap = grown;
@@ -83,7 +85,8 @@ static infq_status links_reserve(infq_tok_work *w, size_t n, infq_err *err)
     void *prev, *next;
 
     if (n > INT32_MAX || !infq_mul_size(n, sizeof(*w->prev), &n_bytes))
-        return infq_err_set(err, INFQ_E_UNSUPPORTED, "a word of %zu symbols, at most 2147483647 are possible", n);
+        return infq_err_set(err, INFQ_E_UNSUPPORTED,
+                            "a word of %zu symbols, at most 2147483647 are possible", n);
     if (n <= w->cap_links)
         return INFQ_E_OK;
     prev = infq_mem_realloc(w->prev, n_bytes);
@@ -109,9 +112,10 @@ static void join(infq_tok_work *w, int32_t *id, size_t at, int32_t merged)
         w->prev[w->next[at]] = (int32_t)at;
 }
 
-/* A heap of rank << 32 | position. An entry is stale when the pair at its position now has another rank.
- * Merged-away symbols get id -1. O(n log n). */
-static infq_status merge_by_heap(const infq_tok_bpe *b, infq_tok_work *w, int32_t *id, size_t n, infq_err *err)
+/* A heap of rank << 32 | position. An entry is stale when the pair at its position now has another
+ * rank. Merged-away symbols get id -1. O(n log n). */
+static infq_status merge_by_heap(const infq_tok_bpe *b, infq_tok_work *w, int32_t *id, size_t n,
+                                 infq_err *err)
 {
     size_t n_heap = 0;
 
@@ -125,7 +129,8 @@ static infq_status merge_by_heap(const infq_tok_bpe *b, infq_tok_work *w, int32_
         uint64_t top = w->heap[0];
         size_t at = (uint32_t)top;
         int32_t right = w->next[at];
-        const infq_tok_pair *p = id[at] >= 0 && right >= 0 ? infq_tok_bpe_pair(b, id[at], id[right]) : NULL;
+        const infq_tok_pair *p =
+            id[at] >= 0 && right >= 0 ? infq_tok_bpe_pair(b, id[at], id[right]) : NULL;
 
         w->heap[0] = w->heap[--n_heap];
         if (n_heap)
@@ -144,14 +149,15 @@ static infq_status merge_by_heap(const infq_tok_bpe *b, infq_tok_work *w, int32_
     return INFQ_E_OK;
 }
 
-/* One list of positions a rank, for vocabularies in which every pair ranks behind the merges that make its parts: then
- * all positions of a rank are known when its turn comes, and nothing is sorted but the few lists out of order. */
+/* One list of positions a rank, for vocabularies in which every pair ranks behind the merges that
+ * make its parts: then all positions of a rank are known when its turn comes, and nothing is sorted
+ * but the few lists out of order. */
 typedef struct {
-    uint32_t *head;    // by rank: newest entry
+    uint32_t *head; // by rank: newest entry
     infq_tok_entry *entries;
     size_t n_entries, cap_entries;
-    uint32_t free;     // list of unused entries
-    size_t n_active;   // ranks in w->heap
+    uint32_t free;   // list of unused entries
+    size_t n_active; // ranks in w->heap
 } lists;
 
 static infq_status list_push(infq_tok_work *w, lists *l, uint32_t rank, size_t at, infq_err *err)
@@ -163,7 +169,8 @@ static infq_status list_push(infq_tok_work *w, lists *l, uint32_t rank, size_t a
     } else {
         if (l->n_entries == l->cap_entries) {
             size_t cap = l->cap_entries ? 2 * l->cap_entries : 8192;
-            infq_tok_entry *grown = cap < NO_ENTRY ? infq_mem_realloc(l->entries, cap * sizeof(*grown)) : NULL;
+            infq_tok_entry *grown =
+                cap < NO_ENTRY ? infq_mem_realloc(l->entries, cap * sizeof(*grown)) : NULL;
             if (!grown)
                 return infq_err_set(err, INFQ_E_NOMEM, "merges of a long word");
             l->entries = grown;
@@ -215,7 +222,8 @@ static infq_status list_take(infq_tok_work *w, lists *l, uint32_t rank, size_t *
     return INFQ_E_OK;
 }
 
-static infq_status merge_rank(const infq_tok_bpe *b, infq_tok_work *w, lists *l, int32_t *id, uint32_t rank, infq_err *err)
+static infq_status merge_rank(const infq_tok_bpe *b, infq_tok_work *w, lists *l, int32_t *id,
+                              uint32_t rank, infq_err *err)
 {
     size_t n;
 
@@ -223,7 +231,8 @@ static infq_status merge_rank(const infq_tok_bpe *b, infq_tok_work *w, lists *l,
     w->n_steps += n;
     for (size_t i = 0; i < n; i++) {
         size_t at = w->order[i];
-        const infq_tok_pair *p = id[at] >= 0 && w->next[at] >= 0 ? infq_tok_bpe_pair(b, id[at], id[w->next[at]]) : NULL;
+        const infq_tok_pair *p =
+            id[at] >= 0 && w->next[at] >= 0 ? infq_tok_bpe_pair(b, id[at], id[w->next[at]]) : NULL;
 
         if (!p || p->rank != rank)
             continue;
@@ -238,7 +247,8 @@ static infq_status merge_rank(const infq_tok_bpe *b, infq_tok_work *w, lists *l,
     return INFQ_E_OK;
 }
 
-static infq_status run_lists(const infq_tok_bpe *b, infq_tok_work *w, lists *l, int32_t *id, size_t n, infq_err *err)
+static infq_status run_lists(const infq_tok_bpe *b, infq_tok_work *w, lists *l, int32_t *id,
+                             size_t n, infq_err *err)
 {
     for (size_t i = 0; i + 1 < n; i++) {
         const infq_tok_pair *p = infq_tok_bpe_pair(b, id[i], id[i + 1]);
@@ -257,7 +267,8 @@ static infq_status run_lists(const infq_tok_bpe *b, infq_tok_work *w, lists *l, 
     return INFQ_E_OK;
 }
 
-static infq_status merge_by_rank(const infq_tok_bpe *b, infq_tok_work *w, int32_t *id, size_t n, infq_err *err)
+static infq_status merge_by_rank(const infq_tok_bpe *b, infq_tok_work *w, int32_t *id, size_t n,
+                                 infq_err *err)
 {
     lists l = { .free = NO_ENTRY };
     infq_status st;
@@ -272,7 +283,8 @@ static infq_status merge_by_rank(const infq_tok_bpe *b, infq_tok_work *w, int32_
     return st;
 }
 
-infq_status infq_tok_merge_long(const infq_tok_bpe *b, infq_tok_work *w, int32_t *id, size_t *count, infq_err *err)
+infq_status infq_tok_merge_long(const infq_tok_bpe *b, infq_tok_work *w, int32_t *id, size_t *count,
+                                infq_err *err)
 {
     size_t n = *count, k = 0;
 

@@ -2,8 +2,10 @@
 
 #include "lib/io/tok_int.h"
 
-/* Ids decide the size of tables: one far above the number of tokens is refused before anything is allocated. */
-static infq_status id_of(const cJSON *v, const char *where, const char *name, int64_t *id, infq_err *err)
+/* Ids decide the size of tables: one far above the number of tokens is refused before anything is
+ * allocated. */
+static infq_status id_of(const cJSON *v, const char *where, const char *name, int64_t *id,
+                         infq_err *err)
 {
     if (!cJSON_IsNumber(v) || !(v->valuedouble >= 0 && v->valuedouble < INFQ_TOK_PSEUDO) ||
         v->valuedouble != (double)(int64_t)v->valuedouble)
@@ -20,7 +22,8 @@ static infq_status content_of(const cJSON *token, const char **out, infq_err *er
 }
 
 // Largest id, number of tokens and bytes of their texts.
-static infq_status measure(const cJSON *vocab, const cJSON *added, int64_t *n_ids, size_t *n_bytes, infq_err *err)
+static infq_status measure(const cJSON *vocab, const cJSON *added, int64_t *n_ids, size_t *n_bytes,
+                           infq_err *err)
 {
     const cJSON *v;
     const char *name;
@@ -41,8 +44,9 @@ static infq_status measure(const cJSON *vocab, const cJSON *added, int64_t *n_id
         count++;
     }
     if (largest > 4 * count + 65536)
-        return infq_err_set(err, INFQ_E_FORMAT, "vocabulary: the largest id is %lld, with %lld tokens", (long long)largest,
-                            (long long)count);
+        return infq_err_set(err, INFQ_E_FORMAT,
+                            "vocabulary: the largest id is %lld, with %lld tokens",
+                            (long long)largest, (long long)count);
     *n_ids = largest + 1;
     return INFQ_E_OK;
 }
@@ -60,8 +64,9 @@ static infq_status place(infq_tok_vocab *v, char **at, const char *name, int64_t
     size_t n = strlen(name);
 
     if (v->flags[id] & INFQ_TOK_PRESENT)
-        return infq_err_set(err, INFQ_E_FORMAT, "vocabulary: id %lld belongs to \"%.40s\" and to \"%.40s\"", (long long)id,
-                            v->text[id].p, name);
+        return infq_err_set(err, INFQ_E_FORMAT,
+                            "vocabulary: id %lld belongs to \"%.40s\" and to \"%.40s\"",
+                            (long long)id, v->text[id].p, name);
     memcpy(*at, name, n + 1);
     v->text[id] = (infq_tok_str){ *at, n };
     v->flags[id] = INFQ_TOK_PRESENT;
@@ -89,20 +94,26 @@ static infq_status load_vocab(infq_tokenizer *t, const cJSON *vocab, char **at, 
     return INFQ_E_OK;
 }
 
-static infq_status added_flags(const cJSON *o, uint8_t *flags, bool *normalized, bool *special, infq_err *err)
+static infq_status added_flags(const cJSON *o, uint8_t *flags, bool *normalized, bool *special,
+                               infq_err *err)
 {
     bool single, left, right;
 
-    if (infq_json_bool(o, "single_word", false, &single, err) || infq_json_bool(o, "lstrip", false, &left, err) ||
-        infq_json_bool(o, "rstrip", false, &right, err) || infq_json_bool(o, "special", false, special, err) ||
+    if (infq_json_bool(o, "single_word", false, &single, err) ||
+        infq_json_bool(o, "lstrip", false, &left, err) ||
+        infq_json_bool(o, "rstrip", false, &right, err) ||
+        infq_json_bool(o, "special", false, special, err) ||
         infq_json_bool(o, "normalized", !*special, normalized, err))
         return infq_err_in(err, "added_tokens");
-    *flags = (uint8_t)((single ? INFQ_TOK_SINGLE_WORD : 0) | (left ? INFQ_TOK_LSTRIP : 0) | (right ? INFQ_TOK_RSTRIP : 0));
+    *flags = (uint8_t)((single ? INFQ_TOK_SINGLE_WORD : 0) | (left ? INFQ_TOK_LSTRIP : 0) |
+                       (right ? INFQ_TOK_RSTRIP : 0));
     return INFQ_E_OK;
 }
 
-// The tokens looked for in normalized text are normalized themselves, and come back so when decoding (as in the library).
-static infq_status add_to_trie(infq_tokenizer *t, infq_tok_work *w, int32_t id, bool normalized, infq_err *err)
+// The tokens looked for in normalized text are normalized themselves, and come back so when
+// decoding (as in the library).
+static infq_status add_to_trie(infq_tokenizer *t, infq_tok_work *w, int32_t id, bool normalized,
+                               infq_err *err)
 {
     infq_tok_str s = t->vocab.text[id];
 
@@ -114,7 +125,8 @@ static infq_status add_to_trie(infq_tokenizer *t, infq_tok_work *w, int32_t id, 
     return infq_tok_trie_add(&t->normalized, s.p, s.n, id, err);
 }
 
-static infq_status load_added(infq_tokenizer *t, infq_tok_work *w, const cJSON *added, char **at, infq_err *err)
+static infq_status load_added(infq_tokenizer *t, infq_tok_work *w, const cJSON *added, char **at,
+                              infq_err *err)
 {
     infq_tok_vocab *v = &t->vocab;
     int64_t last = -1;
@@ -128,14 +140,16 @@ static infq_status load_added(infq_tokenizer *t, infq_tok_work *w, const cJSON *
         INFQ_TRY(content_of(item, &name, err));
         known = infq_map_get(v->map, name, strlen(name));
         if (known >= 0 && known != id)
-            return infq_err_set(err, INFQ_E_FORMAT, "added_tokens: \"%.40s\" has id %lld, but %lld in the vocabulary", name,
-                                (long long)id, (long long)known);
+            return infq_err_set(err, INFQ_E_FORMAT,
+                                "added_tokens: \"%.40s\" has id %lld, but %lld in the vocabulary",
+                                name, (long long)id, (long long)known);
         if (infq_map_get(v->added, name, strlen(name)) >= 0)
             return infq_err_set(err, INFQ_E_FORMAT, "added_tokens: \"%.40s\" appears twice", name);
         if (known < 0) {
             if (id <= last)
-                return infq_err_set(err, INFQ_E_FORMAT, "added_tokens: id %lld of \"%.40s\" is out of order", (long long)id,
-                                    name);
+                return infq_err_set(err, INFQ_E_FORMAT,
+                                    "added_tokens: id %lld of \"%.40s\" is out of order",
+                                    (long long)id, name);
             last = id;
             INFQ_TRY(place(v, at, name, id, err));
         }
@@ -148,7 +162,8 @@ static infq_status load_added(infq_tokenizer *t, infq_tok_work *w, const cJSON *
 }
 
 // Left and right part of a merge: "a b", or ["a", "b"].
-static infq_status merge_parts(const cJSON *m, size_t index, infq_tok_str *a, infq_tok_str *b, infq_err *err)
+static infq_status merge_parts(const cJSON *m, size_t index, infq_tok_str *a, infq_tok_str *b,
+                               infq_err *err)
 {
     if (cJSON_IsString(m)) {
         const char *blank = strchr(m->valuestring, ' ');
@@ -158,24 +173,29 @@ static infq_status merge_parts(const cJSON *m, size_t index, infq_tok_str *a, in
             return INFQ_E_OK;
         }
     }
-    if (cJSON_IsArray(m) && cJSON_IsString(m->child) && cJSON_IsString(m->child->next) && !m->child->next->next) {
+    if (cJSON_IsArray(m) && cJSON_IsString(m->child) && cJSON_IsString(m->child->next) &&
+        !m->child->next->next) {
         *a = (infq_tok_str){ m->child->valuestring, strlen(m->child->valuestring) };
         *b = (infq_tok_str){ m->child->next->valuestring, strlen(m->child->next->valuestring) };
         return INFQ_E_OK;
     }
-    return infq_err_set(err, INFQ_E_FORMAT, "model BPE: merge %zu is neither \"a b\" nor [\"a\", \"b\"]", index);
+    return infq_err_set(err, INFQ_E_FORMAT,
+                        "model BPE: merge %zu is neither \"a b\" nor [\"a\", \"b\"]", index);
 }
 
-static infq_status merge_id(const infq_tokenizer *t, size_t index, const char *p, size_t n, int32_t *id, infq_err *err)
+static infq_status merge_id(const infq_tokenizer *t, size_t index, const char *p, size_t n,
+                            int32_t *id, infq_err *err)
 {
     *id = (int32_t)infq_map_get(t->vocab.map, p, n);
     if (*id < 0)
-        return infq_err_set(err, INFQ_E_FORMAT, "model BPE: merge %zu names \"%.*s\", which is not in the vocabulary", index,
-                            n > 40 ? 40 : (int)n, p);
+        return infq_err_set(err, INFQ_E_FORMAT,
+                            "model BPE: merge %zu names \"%.*s\", which is not in the vocabulary",
+                            index, n > 40 ? 40 : (int)n, p);
     return INFQ_E_OK;
 }
 
-static infq_status load_merges(infq_tokenizer *t, const cJSON *merges, infq_buf *joined, infq_err *err)
+static infq_status load_merges(infq_tokenizer *t, const cJSON *merges, infq_buf *joined,
+                               infq_err *err)
 {
     infq_tok_bpe *b = &t->bpe;
     uint32_t rank = 0;
@@ -188,7 +208,8 @@ static infq_status load_merges(infq_tokenizer *t, const cJSON *merges, infq_buf 
         INFQ_TRY(merge_parts(m, rank, &left, &right, err));
         INFQ_TRY(merge_id(t, rank, left.p, left.n, &l, err));
         INFQ_TRY(merge_id(t, rank, right.p, right.n, &r, err));
-        if (b->prefix.n && right.n >= b->prefix.n && memcmp(right.p, b->prefix.p, b->prefix.n) == 0) {
+        if (b->prefix.n && right.n >= b->prefix.n &&
+            memcmp(right.p, b->prefix.p, b->prefix.n) == 0) {
             right.p += b->prefix.n;
             right.n -= b->prefix.n;
         }
@@ -206,7 +227,8 @@ static infq_status load_merges(infq_tokenizer *t, const cJSON *merges, infq_buf 
     return INFQ_E_OK;
 }
 
-static infq_status part_text(infq_tokenizer *t, const cJSON *model, const char *key, infq_tok_str *out, infq_err *err)
+static infq_status part_text(infq_tokenizer *t, const cJSON *model, const char *key,
+                             infq_tok_str *out, infq_err *err)
 {
     const char *s;
 
@@ -224,7 +246,8 @@ static infq_status load_options(infq_tokenizer *t, const cJSON *model, infq_err 
     if (infq_json_bool(model, "byte_fallback", false, &b->byte_fallback, err) ||
         infq_json_bool(model, "fuse_unk", false, &b->fuse_unk, err) ||
         infq_json_bool(model, "ignore_merges", false, &b->ignore_merges, err) ||
-        infq_json_str(model, "unk_token", NULL, &unk, err) || infq_json_f64(model, "dropout", 0, &dropout, err))
+        infq_json_str(model, "unk_token", NULL, &unk, err) ||
+        infq_json_f64(model, "dropout", 0, &dropout, err))
         return infq_err_in(err, "model BPE");
     if (dropout != 0)
         return infq_err_set(err, INFQ_E_UNSUPPORTED, "model BPE: dropout is not supported");
@@ -236,7 +259,8 @@ static infq_status load_options(infq_tokenizer *t, const cJSON *model, infq_err 
         if (b->unk < 0)
             b->unk = (int32_t)infq_map_get(t->vocab.added, unk, strlen(unk));
         if (b->unk < 0)
-            return infq_err_set(err, INFQ_E_FORMAT, "model BPE: unk_token \"%.40s\" is not in the vocabulary", unk);
+            return infq_err_set(err, INFQ_E_FORMAT,
+                                "model BPE: unk_token \"%.40s\" is not in the vocabulary", unk);
     }
     for (int i = 0; i < 256; i++) {
         static const char hex[] = "0123456789ABCDEF";
@@ -246,22 +270,26 @@ static infq_status load_options(infq_tokenizer *t, const cJSON *model, infq_err 
     return INFQ_E_OK;
 }
 
-// Without merges only single characters and added tokens can come out: a vocabulary with more is not whole.
+// Without merges only single characters and added tokens can come out: a vocabulary with more is
+// not whole.
 static infq_status check_no_merges(const infq_tokenizer *t, infq_err *err)
 {
     for (int64_t id = 0; id < t->vocab.n; id++) {
         infq_tok_str s = t->vocab.text[id];
 
-        if (!(t->vocab.flags[id] & INFQ_TOK_PRESENT) || t->vocab.flags[id] & INFQ_TOK_IS_ADDED || id == t->bpe.unk ||
-            (s.n == 6 && memcmp(s.p, "<0x", 3) == 0))
+        if (!(t->vocab.flags[id] & INFQ_TOK_PRESENT) || t->vocab.flags[id] & INFQ_TOK_IS_ADDED ||
+            id == t->bpe.unk || (s.n == 6 && memcmp(s.p, "<0x", 3) == 0))
             continue;
         if (infq_utf8_count(s.p, s.n) > 1)
-            return infq_err_set(err, INFQ_E_FORMAT, "model BPE has no merges, so token \"%.40s\" can never be made", s.p);
+            return infq_err_set(err, INFQ_E_FORMAT,
+                                "model BPE has no merges, so token \"%.40s\" can never be made",
+                                s.p);
     }
     return INFQ_E_OK;
 }
 
-static infq_status load_all(infq_tokenizer *t, infq_tok_work *w, const cJSON *root, const cJSON *model, infq_err *err)
+static infq_status load_all(infq_tokenizer *t, infq_tok_work *w, const cJSON *root,
+                            const cJSON *model, infq_err *err)
 {
     const cJSON *vocab = infq_json_get(model, "vocab"), *merges = infq_json_get(model, "merges");
     const cJSON *added = infq_json_get(root, "added_tokens");
@@ -304,7 +332,8 @@ infq_status infq_tok_parse_model(infq_tokenizer *t, const cJSON *root, infq_err 
     if (!type && !infq_json_get(model, "merges"))
         return infq_err_set(err, INFQ_E_FORMAT, "model has no type");
     if (type && strcmp(type, "BPE") != 0)
-        return infq_err_set(err, INFQ_E_UNSUPPORTED, "model %.40s is not supported, only BPE is", type);
+        return infq_err_set(err, INFQ_E_UNSUPPORTED, "model %.40s is not supported, only BPE is",
+                            type);
     INFQ_TRY(infq_tok_work_new(0, &w, err));
     st = load_all(t, w, root, model, err);
     infq_tok_work_free(w);

@@ -23,7 +23,8 @@ static uint8_t combining_class(utf8proc_int32_t cp)
     return cp < 0x300 ? 0 : (uint8_t)utf8proc_get_property(cp)->combining_class;
 }
 
-// Stable sort of marks by combining class: insertion while short, counting when long, so that no text is quadratic.
+// Stable sort of marks by combining class: insertion while short, counting when long, so that no
+// text is quadratic.
 static infq_status order_marks(utf8proc_int32_t *cp, size_t n, infq_err *err)
 {
     size_t first[257] = { 0 };
@@ -66,8 +67,10 @@ static infq_status canonical_order(utf8proc_int32_t *cp, size_t n, infq_err *err
     return INFQ_E_OK;
 }
 
-// One part of the text that no composition leaves; cp: room for n + 32 code points at first, grown when needed.
-static infq_status form_part(infq_tok_norm_kind kind, const char *s, size_t n, infq_ids *cp, infq_buf *out, infq_err *err)
+// One part of the text that no composition leaves; cp: room for n + 32 code points at first, grown
+// when needed.
+static infq_status form_part(infq_tok_norm_kind kind, const char *s, size_t n, infq_ids *cp,
+                             infq_buf *out, infq_err *err)
 {
     utf8proc_option_t options = form_options(kind);
     int last_boundclass = 0;
@@ -76,10 +79,12 @@ static infq_status form_part(infq_tok_norm_kind kind, const char *s, size_t n, i
     infq_ids_clear(cp);
     for (size_t i = 0, len; i < n; i += len) {
         utf8proc_int32_t part[32];
-        utf8proc_ssize_t k = utf8proc_decompose_char((utf8proc_int32_t)infq_tok_next(s + i, n - i, &len), part, 32,
-                                                     options, &last_boundclass);
+        utf8proc_ssize_t k =
+            utf8proc_decompose_char((utf8proc_int32_t)infq_tok_next(s + i, n - i, &len), part, 32,
+                                    options, &last_boundclass);
         if (k < 0 || k > 32)
-            return infq_err_set(err, INFQ_E_BUG, "normalizer: %s", k < 0 ? utf8proc_errmsg(k) : "long decomposition");
+            return infq_err_set(err, INFQ_E_BUG, "normalizer: %s",
+                                k < 0 ? utf8proc_errmsg(k) : "long decomposition");
         infq_ids_append(cp, part, (size_t)k);
     }
     INFQ_TRY(infq_ids_status(cp, err));
@@ -92,9 +97,10 @@ static infq_status form_part(infq_tok_norm_kind kind, const char *s, size_t n, i
     return INFQ_E_OK;
 }
 
-/* ASCII stays as it is in every form; only an ASCII character right before others can compose with what follows. So
- * the text is cut behind every ASCII character that another one follows. */
-static infq_status form(infq_tok_norm_kind kind, const char *s, size_t n, infq_buf *out, infq_err *err)
+/* ASCII stays as it is in every form; only an ASCII character right before others can compose with
+ * what follows. So the text is cut behind every ASCII character that another one follows. */
+static infq_status form(infq_tok_norm_kind kind, const char *s, size_t n, infq_buf *out,
+                        infq_err *err)
 {
     infq_ids cp;
     infq_status st = INFQ_E_OK;
@@ -133,7 +139,8 @@ static void lowercase(const char *s, size_t n, infq_buf *out)
         else if (cp < 0x80)
             infq_buf_char(out, (char)(cp >= 'A' && cp <= 'Z' ? cp + 32 : cp));
         else
-            infq_buf_add(out, text, infq_utf8_put((uint32_t)utf8proc_tolower((utf8proc_int32_t)cp), text));
+            infq_buf_add(out, text,
+                         infq_utf8_put((uint32_t)utf8proc_tolower((utf8proc_int32_t)cp), text));
     }
 }
 
@@ -163,8 +170,8 @@ static void strip_accents(const char *s, size_t n, infq_buf *out)
             infq_buf_add(out, s + i, len);
 }
 
-static infq_status replace(const infq_tok_norm *f, infq_tok_match *m, const char *s, size_t n, infq_buf *out,
-                           infq_err *err)
+static infq_status replace(const infq_tok_norm *f, infq_tok_match *m, const char *s, size_t n,
+                           infq_buf *out, infq_err *err)
 {
     infq_tok_walk walk = infq_tok_walk_over(&f->find, m, s, n);
     size_t at = 0, start, end;
@@ -182,8 +189,8 @@ static infq_status replace(const infq_tok_norm *f, infq_tok_match *m, const char
     return INFQ_E_OK;
 }
 
-static infq_status apply(const infq_tokenizer *t, const infq_tok_norm *f, infq_tok_match *m, const char *s, size_t n,
-                         infq_buf *out, infq_err *err)
+static infq_status apply(const infq_tokenizer *t, const infq_tok_norm *f, infq_tok_match *m,
+                         const char *s, size_t n, infq_buf *out, infq_err *err)
 {
     switch (f->kind) {
     case INFQ_TOK_NFC:
@@ -213,8 +220,8 @@ static infq_status apply(const infq_tokenizer *t, const infq_tok_norm *f, infq_t
     return INFQ_E_OK;
 }
 
-infq_status infq_tok_normalize(const infq_tokenizer *t, infq_tok_work *w, const char *s, size_t n, infq_tok_str *out,
-                               infq_err *err)
+infq_status infq_tok_normalize(const infq_tokenizer *t, infq_tok_work *w, const char *s, size_t n,
+                               infq_tok_str *out, infq_err *err)
 {
     out->p = s;
     out->n = n;

@@ -4,11 +4,14 @@
 #include "lib/io/tok_int.h"
 
 // Built into the ByteLevel pre-tokenizer (formats.md 3.4).
-#define GPT2_PATTERN "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
+#define GPT2_PATTERN \
+    "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
 
-// \w of the Whitespace pre-tokenizer: Alphabetic, M, Nd, Pc and the joiners, as in Rust's regular expressions.
-#define RUST_WORDS                                                                                                     \
-    "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{200c}\\x{200d}\\x{24b6}-\\x{24e9}\\x{1f130}-\\x{1f149}\\x{1f150}-\\x{1f169}" \
+// \w of the Whitespace pre-tokenizer: Alphabetic, M, Nd, Pc and the joiners, as in Rust's regular
+// expressions.
+#define RUST_WORDS                                                                                \
+    "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{200c}\\x{200d}\\x{24b6}-\\x{24e9}\\x{1f130}-\\x{1f149}" \
+    "\\x{1f150}-\\x{1f169}"                                                                       \
     "\\x{1f170}-\\x{1f189}"
 
 static infq_status type_of(const cJSON *o, const char *what, const char **type, infq_err *err)
@@ -27,11 +30,12 @@ static infq_status unknown_type(const char *what, const char *type, infq_err *er
 
 static infq_status too_many(const char *what, infq_err *err)
 {
-    return infq_err_set(err, INFQ_E_UNSUPPORTED, "%s has more than %d steps", what, INFQ_TOK_MAX_STEPS);
+    return infq_err_set(err, INFQ_E_UNSUPPORTED, "%s has more than %d steps", what,
+                        INFQ_TOK_MAX_STEPS);
 }
 
-static infq_status text_of(infq_tokenizer *t, const cJSON *o, const char *key, const char *what, infq_tok_str *out,
-                           infq_err *err)
+static infq_status text_of(infq_tokenizer *t, const cJSON *o, const char *key, const char *what,
+                           infq_tok_str *out, infq_err *err)
 {
     const char *s;
 
@@ -42,8 +46,8 @@ static infq_status text_of(infq_tokenizer *t, const cJSON *o, const char *key, c
     return infq_tok_strdup(t, s, strlen(s), out, err);
 }
 
-static infq_status char_of(infq_tokenizer *t, const cJSON *o, const char *key, const char *what, infq_tok_str *out,
-                           infq_err *err)
+static infq_status char_of(infq_tokenizer *t, const cJSON *o, const char *key, const char *what,
+                           infq_tok_str *out, infq_err *err)
 {
     INFQ_TRY(text_of(t, o, key, what, out, err));
     if (infq_utf8_count(out->p, out->n) != 1)
@@ -51,13 +55,14 @@ static infq_status char_of(infq_tokenizer *t, const cJSON *o, const char *key, c
     return INFQ_E_OK;
 }
 
-static infq_status flag_of(const cJSON *o, const char *key, bool dflt, const char *what, bool *out, infq_err *err)
+static infq_status flag_of(const cJSON *o, const char *key, bool dflt, const char *what, bool *out,
+                           infq_err *err)
 {
     return infq_json_bool(o, key, dflt, out, err) ? infq_err_in(err, "%s", what) : INFQ_E_OK;
 }
 
-static infq_status find_pattern(infq_tokenizer *t, const char *pattern, const char *what, infq_tok_finder *f,
-                                infq_err *err)
+static infq_status find_pattern(infq_tokenizer *t, const char *pattern, const char *what,
+                                infq_tok_finder *f, infq_err *err)
 {
     f->kind = INFQ_TOK_FIND_REGEX;
     INFQ_BUG_ON(t->n_regexes == sizeof(t->regexes) / sizeof(*t->regexes));
@@ -73,13 +78,15 @@ static void find_char(infq_tok_finder *f, bool (*is)(uint32_t cp))
 }
 
 // "pattern": {"Regex": text} or {"String": text}
-static infq_status finder_of(infq_tokenizer *t, const cJSON *o, const char *what, infq_tok_finder *f, infq_err *err)
+static infq_status finder_of(infq_tokenizer *t, const cJSON *o, const char *what,
+                             infq_tok_finder *f, infq_err *err)
 {
     const cJSON *pattern = infq_json_get(o, "pattern");
     const char *regex;
 
     if (!cJSON_IsObject(pattern))
-        return infq_err_set(err, INFQ_E_FORMAT, "%s has no pattern of the form Regex or String", what);
+        return infq_err_set(err, INFQ_E_FORMAT, "%s has no pattern of the form Regex or String",
+                            what);
     if (infq_json_str(pattern, "Regex", NULL, &regex, err))
         return infq_err_in(err, "%s", what);
     if (regex)
@@ -91,8 +98,8 @@ static infq_status finder_of(infq_tokenizer *t, const cJSON *o, const char *what
 typedef infq_status (*parse_step)(infq_tokenizer *t, const cJSON *o, infq_err *err);
 
 // Every member of a Sequence.
-static infq_status sequence(infq_tokenizer *t, const cJSON *o, const char *what, const char *key, parse_step each,
-                            infq_err *err)
+static infq_status sequence(infq_tokenizer *t, const cJSON *o, const char *what, const char *key,
+                            parse_step each, infq_err *err)
 {
     const cJSON *list = infq_json_get(o, key), *item;
 
@@ -149,9 +156,11 @@ static infq_status normalizer(infq_tokenizer *t, const cJSON *o, infq_err *err)
     return INFQ_E_OK;
 }
 
-static infq_status behavior_of(const cJSON *o, const char *what, const char *dflt, infq_tok_behavior *out, infq_err *err)
+static infq_status behavior_of(const cJSON *o, const char *what, const char *dflt,
+                               infq_tok_behavior *out, infq_err *err)
 {
-    static const char *const names[] = { "Removed", "Isolated", "MergedWithPrevious", "MergedWithNext", "Contiguous" };
+    static const char *const names[] = { "Removed", "Isolated", "MergedWithPrevious",
+                                         "MergedWithNext", "Contiguous" };
     const char *name;
 
     if (infq_json_str(o, "behavior", dflt, &name, err))
@@ -161,7 +170,8 @@ static infq_status behavior_of(const cJSON *o, const char *what, const char *dfl
             *out = (infq_tok_behavior)i;
             return INFQ_E_OK;
         }
-    return infq_err_set(err, INFQ_E_FORMAT, "%s has no known behavior (%.40s)", what, name ? name : "none");
+    return infq_err_set(err, INFQ_E_FORMAT, "%s has no known behavior (%.40s)", what,
+                        name ? name : "none");
 }
 
 static infq_status scheme_of(const cJSON *o, const char *what, infq_tok_scheme *out, infq_err *err)
@@ -179,10 +189,12 @@ static infq_status scheme_of(const cJSON *o, const char *what, infq_tok_scheme *
     while (i < 3 && strcmp(name, names[i]) != 0)
         i++;
     if (i == 3)
-        return infq_err_set(err, INFQ_E_FORMAT, "%s has an unknown prepend_scheme %.40s", what, name);
+        return infq_err_set(err, INFQ_E_FORMAT, "%s has an unknown prepend_scheme %.40s", what,
+                            name);
     *out = (infq_tok_scheme)i;
     if (!prefix && *out != INFQ_TOK_NEVER)
-        return infq_err_set(err, INFQ_E_FORMAT, "%s: add_prefix_space contradicts prepend_scheme", what);
+        return infq_err_set(err, INFQ_E_FORMAT, "%s: add_prefix_space contradicts prepend_scheme",
+                            what);
     return INFQ_E_OK;
 }
 
@@ -267,7 +279,8 @@ static infq_status pre_split(infq_tokenizer *t, const cJSON *o, const char *type
 
 static infq_status pre_tokenizer(infq_tokenizer *t, const cJSON *o, infq_err *err)
 {
-    static const char *const splits[] = { "Split", "Digits", "Punctuation", "WhitespaceSplit", "Whitespace" };
+    static const char *const splits[] = { "Split", "Digits", "Punctuation", "WhitespaceSplit",
+                                          "Whitespace" };
     const char *type;
 
     INFQ_TRY(type_of(o, "pre_tokenizer", &type, err));
@@ -294,7 +307,8 @@ static infq_status strip_counts(const cJSON *o, infq_tok_dec *d, infq_err *err)
 
 static infq_status decoder(infq_tokenizer *t, const cJSON *o, infq_err *err)
 {
-    static const char *const types[] = { "ByteLevel", "Replace", "Fuse", "Strip", "ByteFallback", "Metaspace" };
+    static const char *const types[] = { "ByteLevel", "Replace",      "Fuse",
+                                         "Strip",     "ByteFallback", "Metaspace" };
     const size_t n_types = sizeof(types) / sizeof(*types);
     infq_tok_dec *d = &t->dec[t->n_dec];
     const char *type;
@@ -328,7 +342,8 @@ static infq_status decoder(infq_tokenizer *t, const cJSON *o, infq_err *err)
 
 infq_status infq_tok_parse_steps(infq_tokenizer *t, const cJSON *root, infq_err *err)
 {
-    const cJSON *norm = infq_json_get(root, "normalizer"), *pre = infq_json_get(root, "pre_tokenizer");
+    const cJSON *norm = infq_json_get(root, "normalizer"),
+                *pre = infq_json_get(root, "pre_tokenizer");
     const cJSON *dec = infq_json_get(root, "decoder");
 
     if (norm)
@@ -343,21 +358,26 @@ infq_status infq_tok_parse_steps(infq_tokenizer *t, const cJSON *root, infq_err 
 }
 
 // Ids of a special token of the template, by its name in special_tokens.
-static infq_status template_ids(const infq_tokenizer *t, const cJSON *special, const char *name, int32_t *ids, size_t *n,
-                                infq_err *err)
+static infq_status template_ids(const infq_tokenizer *t, const cJSON *special, const char *name,
+                                int32_t *ids, size_t *n, infq_err *err)
 {
     const cJSON *entry = infq_json_get(special, name), *list = infq_json_get(entry, "ids"), *id;
 
     if (!cJSON_IsArray(list))
-        return infq_err_set(err, INFQ_E_FORMAT, "post_processor TemplateProcessing: %.60s is not in special_tokens", name);
+        return infq_err_set(err, INFQ_E_FORMAT,
+                            "post_processor TemplateProcessing: %.60s is not in special_tokens",
+                            name);
     cJSON_ArrayForEach(id, list) {
-        if (!cJSON_IsNumber(id) || !(id->valuedouble >= 0 && id->valuedouble < (double)t->vocab.n) ||
+        if (!cJSON_IsNumber(id) ||
+            !(id->valuedouble >= 0 && id->valuedouble < (double)t->vocab.n) ||
             id->valuedouble != (double)(int32_t)id->valuedouble ||
             !(t->vocab.flags[(int32_t)id->valuedouble] & INFQ_TOK_PRESENT))
-            return infq_err_set(err, INFQ_E_FORMAT,
-                                "post_processor TemplateProcessing: an id of %.60s is not in the vocabulary", name);
+            return infq_err_set(
+                err, INFQ_E_FORMAT,
+                "post_processor TemplateProcessing: an id of %.60s is not in the vocabulary", name);
         if (*n == INFQ_TOK_MAX_TEMPLATE)
-            return infq_err_set(err, INFQ_E_UNSUPPORTED, "post_processor TemplateProcessing has more than %d tokens",
+            return infq_err_set(err, INFQ_E_UNSUPPORTED,
+                                "post_processor TemplateProcessing has more than %d tokens",
                                 INFQ_TOK_MAX_TEMPLATE);
         ids[(*n)++] = (int32_t)id->valuedouble;
     }
@@ -367,35 +387,44 @@ static infq_status template_ids(const infq_tokenizer *t, const cJSON *special, c
 // The text in this template is what earlier post-processors made: their tokens go inside.
 static infq_status template_processing(infq_tokenizer *t, const cJSON *o, infq_err *err)
 {
-    const cJSON *single = infq_json_get(o, "single"), *special = infq_json_get(o, "special_tokens"), *item;
+    const cJSON *single = infq_json_get(o, "single"), *special = infq_json_get(o, "special_tokens"),
+                *item;
     int32_t ids[INFQ_TOK_MAX_TEMPLATE];
     size_t n = 0, n_text = 0;
 
     if (!cJSON_IsArray(single))
-        return infq_err_set(err, INFQ_E_FORMAT, "post_processor TemplateProcessing has no list single");
+        return infq_err_set(err, INFQ_E_FORMAT,
+                            "post_processor TemplateProcessing has no list single");
     cJSON_ArrayForEach(item, single) {
-        const cJSON *token = infq_json_get(item, "SpecialToken"), *text = infq_json_get(item, "Sequence");
+        const cJSON *token = infq_json_get(item, "SpecialToken"),
+                    *text = infq_json_get(item, "Sequence");
         const char *name;
 
         if (infq_json_str(token ? token : text, "id", NULL, &name, err) || !name)
-            return infq_err_set(err, INFQ_E_FORMAT,
-                                "post_processor TemplateProcessing: a piece is neither SpecialToken nor Sequence");
+            return infq_err_set(
+                err, INFQ_E_FORMAT,
+                "post_processor TemplateProcessing: a piece is neither SpecialToken nor Sequence");
         if (token) {
             INFQ_TRY(template_ids(t, special, name, ids, &n, err));
             continue;
         }
         n_text++;
         if (strcmp(name, "A") != 0)
-            return infq_err_set(err, INFQ_E_FORMAT, "post_processor TemplateProcessing: single uses Sequence %.40s", name);
+            return infq_err_set(err, INFQ_E_FORMAT,
+                                "post_processor TemplateProcessing: single uses Sequence %.40s",
+                                name);
         if (n + t->n_template > INFQ_TOK_MAX_TEMPLATE)
-            return infq_err_set(err, INFQ_E_UNSUPPORTED, "post_processor TemplateProcessing has more than %d tokens",
+            return infq_err_set(err, INFQ_E_UNSUPPORTED,
+                                "post_processor TemplateProcessing has more than %d tokens",
                                 INFQ_TOK_MAX_TEMPLATE);
         memcpy(ids + n, t->template_ids, t->n_template * sizeof(*ids));
         n += t->n_template;
     }
     if (n_text != 1)
-        return infq_err_set(err, INFQ_E_FORMAT, "post_processor TemplateProcessing: single holds Sequence A %zu times, not once",
-                            n_text);
+        return infq_err_set(
+            err, INFQ_E_FORMAT,
+            "post_processor TemplateProcessing: single holds Sequence A %zu times, not once",
+            n_text);
     memcpy(t->template_ids, ids, n * sizeof(*ids));
     t->n_template = n;
     return INFQ_E_OK;

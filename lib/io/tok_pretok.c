@@ -2,7 +2,8 @@
 
 #include "lib/io/tok_int.h"
 
-/* Depth first: every piece of a step goes through the later steps at once, so that memory follows the largest piece. */
+/* Depth first: every piece of a step goes through the later steps at once, so that memory follows
+ * the largest piece. */
 typedef struct {
     const infq_tokenizer *t;
     infq_tok_work *w;
@@ -12,7 +13,8 @@ typedef struct {
 
 static infq_status step(pass *p, size_t k, const char *s, size_t n, bool at_start);
 
-// Rebuilds the pieces of tokenizers' SplitDelimiterBehavior from the row of matches and gaps between them.
+// Rebuilds the pieces of tokenizers' SplitDelimiterBehavior from the row of matches and gaps
+// between them.
 typedef struct {
     pass *p;
     size_t next_step;
@@ -25,7 +27,9 @@ typedef struct {
 
 static infq_status emit(splitter *x, size_t start, size_t end)
 {
-    return end > start ? step(x->p, x->next_step, x->s + start, end - start, x->at_start && start == 0) : INFQ_E_OK;
+    return end > start
+               ? step(x->p, x->next_step, x->s + start, end - start, x->at_start && start == 0)
+               : INFQ_E_OK;
 }
 
 static infq_status hold(splitter *x, size_t start, size_t end)
@@ -66,8 +70,8 @@ static infq_status take(splitter *x, size_t start, size_t end, bool match)
     return hold(x, start, end);
 }
 
-static infq_status split(pass *p, size_t k, const infq_tok_finder *f, infq_tok_behavior behavior, bool invert,
-                         const char *s, size_t n, bool at_start)
+static infq_status split(pass *p, size_t k, const infq_tok_finder *f, infq_tok_behavior behavior,
+                         bool invert, const char *s, size_t n, bool at_start)
 {
     splitter x = { p, k + 1, s, behavior, invert, at_start, false, false, 0, 0 };
     infq_tok_walk walk = infq_tok_walk_over(f, infq_tok_work_match(p->w), s, n);
@@ -111,7 +115,8 @@ static infq_status prefix_space(pass *p, size_t k, const char *s, size_t n, bool
     return step(p, k + 1, to->data, to->n, at_start);
 }
 
-static infq_status metaspace(pass *p, size_t k, const infq_tok_pre *f, const char *s, size_t n, bool at_start)
+static infq_status metaspace(pass *p, size_t k, const infq_tok_pre *f, const char *s, size_t n,
+                             bool at_start)
 {
     infq_buf *to = infq_tok_work_buf(p->w, 2 + k);
     bool starts = s[0] == ' ' || (n >= f->marker.n && memcmp(s, f->marker.p, f->marker.n) == 0);
@@ -152,8 +157,8 @@ static infq_status step(pass *p, size_t k, const char *s, size_t n, bool at_star
     }
 }
 
-infq_status infq_tok_pretokenize(const infq_tokenizer *t, infq_tok_work *w, const char *s, size_t n, bool at_start,
-                                 infq_ids *ids, infq_err *err)
+infq_status infq_tok_pretokenize(const infq_tokenizer *t, infq_tok_work *w, const char *s, size_t n,
+                                 bool at_start, infq_ids *ids, infq_err *err)
 {
     pass p = { t, w, ids, err };
 

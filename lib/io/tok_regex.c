@@ -22,24 +22,30 @@ struct infq_tok_match {
 #define JIT_STACK_BYTES ((size_t)256 << 20)
 #define HEX "0-9a-fA-F"
 // White_Space; PCRE2's own \s also takes U+180E, which left that class in Unicode 6.3.
-#define SPACES                                                                                                         \
-    "\\x{9}-\\x{d}\\x{20}\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}"
-// Oniguruma's \w inside a class: L, M, Nd, Nl, Pc, the circled and squared letters. Outside also Latin-1's other numbers.
-#define WORDS                                                                                                          \
-    "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{24b6}-\\x{24e9}\\x{1f130}-\\x{1f149}\\x{1f150}-\\x{1f169}\\x{1f170}-\\x{1f189}"
+#define SPACES                                                                                  \
+    "\\x{9}-\\x{d}\\x{20}\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}" \
+    "\\x{205f}\\x{3000}"
+// Oniguruma's \w inside a class: L, M, Nd, Nl, Pc, the circled and squared letters. Outside also
+// Latin-1's other numbers.
+#define WORDS                                                                                  \
+    "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{24b6}-\\x{24e9}\\x{1f130}-\\x{1f149}\\x{1f150}-\\x{" \
+    "1f169}\\x{1f170}-\\x{1f189}"
 #define LONE_WORDS WORDS "\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}"
 
 static infq_status refuse(const char *where, const char *what, infq_err *err)
 {
-    return infq_err_set(err, INFQ_E_UNSUPPORTED, "%s: %s in its regular expression is not supported", where, what);
+    return infq_err_set(err, INFQ_E_UNSUPPORTED,
+                        "%s: %s in its regular expression is not supported", where, what);
 }
 
-// "{Han}" behind \p: the script itself. From 10.40 on PCRE2 takes the bare name for the wider script extensions.
+// "{Han}" behind \p: the script itself. From 10.40 on PCRE2 takes the bare name for the wider
+// script extensions.
 static size_t script(const char *p, infq_buf *to)
 {
 #if PCRE2_MAJOR > 10 || PCRE2_MINOR >= 40
-    static const char *const names[] = { "Han",    "Hiragana", "Katakana", "Hangul", "Bopomofo",   "Latin",   "Greek",
-                                         "Cyrillic", "Arabic",   "Hebrew",   "Thai",   "Devanagari", "Bengali", "Tamil" };
+    static const char *const names[] = { "Han",   "Hiragana",   "Katakana", "Hangul", "Bopomofo",
+                                         "Latin", "Greek",      "Cyrillic", "Arabic", "Hebrew",
+                                         "Thai",  "Devanagari", "Bengali",  "Tamil" };
 
     for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
         size_t n = strlen(names[i]);
@@ -56,7 +62,8 @@ static size_t script(const char *p, infq_buf *to)
 }
 
 // One escape at p (behind the backslash); *used: characters taken.
-static infq_status escape(const char *p, bool in_class, const char *where, infq_buf *to, size_t *used, infq_err *err)
+static infq_status escape(const char *p, bool in_class, const char *where, infq_buf *to,
+                          size_t *used, infq_err *err)
 {
     static const struct {
         char name;
@@ -126,7 +133,8 @@ static infq_status translate(const char *p, const char *where, infq_buf *to, inf
                 infq_buf_char(to, *p++);
             continue;
         }
-        if (in_class && *p == '[') // nested or POSIX class: another meaning, or another set of characters
+        if (in_class &&
+            *p == '[') // nested or POSIX class: another meaning, or another set of characters
             return refuse(where, "[ inside a class", err);
         if (in_class && p[0] == '&' && p[1] == '&')
             return refuse(where, "&& inside a class", err);
@@ -164,14 +172,16 @@ static infq_status compile(infq_tok_re *re, const char *pattern, size_t n, infq_
     } else {
         pcre2_set_newline(context, PCRE2_NEWLINE_LF);
         // Oniguruma's ^ and $ always look at lines.
-        re->code = pcre2_compile((PCRE2_SPTR)pattern, n, PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NO_UTF_CHECK, &code,
-                                 &at, context);
+        re->code = pcre2_compile((PCRE2_SPTR)pattern, n,
+                                 PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NO_UTF_CHECK,
+                                 &code, &at, context);
         if (!re->code && code == PCRE2_ERROR_HEAP_FAILED) {
             st = infq_err_set(err, INFQ_E_NOMEM, "%s: regular expression", re->where);
         } else if (!re->code) {
             PCRE2_UCHAR why[120];
             pcre2_get_error_message(code, why, sizeof(why));
-            st = infq_err_set(err, INFQ_E_FORMAT, "%s: broken regular expression: %s", re->where, (char *)why);
+            st = infq_err_set(err, INFQ_E_FORMAT, "%s: broken regular expression: %s", re->where,
+                              (char *)why);
         } else {
             re->jit = pcre2_jit_compile(re->code, PCRE2_JIT_COMPLETE) == 0;
         }
@@ -181,7 +191,8 @@ static infq_status compile(infq_tok_re *re, const char *pattern, size_t n, infq_
     return st;
 }
 
-infq_status infq_tok_re_new(const char *pattern, const char *where, infq_tok_re **out, infq_err *err)
+infq_status infq_tok_re_new(const char *pattern, const char *where, infq_tok_re **out,
+                            infq_err *err)
 {
     infq_tok_re *re;
     infq_buf b;
@@ -254,7 +265,8 @@ static void set_limits(infq_tok_match *m, size_t n)
     m->n_limit = n + 1;
 }
 
-// JIT on the machine stack, then on a large one of its own, then the interpreter, whose stack is the heap.
+// JIT on the machine stack, then on a large one of its own, then the interpreter, whose stack is
+// the heap.
 static int run(const infq_tok_re *re, infq_tok_match *m, const char *s, size_t n, size_t from)
 {
     int rc = PCRE2_ERROR_JIT_STACKLIMIT;
@@ -271,11 +283,13 @@ static int run(const infq_tok_re *re, infq_tok_match *m, const char *s, size_t n
         }
     }
     if (rc == PCRE2_ERROR_JIT_STACKLIMIT)
-        rc = pcre2_match(re->code, (PCRE2_SPTR)s, n, from, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, m->data, m->context);
+        rc = pcre2_match(re->code, (PCRE2_SPTR)s, n, from, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT,
+                         m->data, m->context);
     return rc;
 }
 
-static infq_status find_regex(infq_tok_walk *w, size_t from, bool *found, size_t *start, size_t *end, infq_err *err)
+static infq_status find_regex(infq_tok_walk *w, size_t from, bool *found, size_t *start,
+                              size_t *end, infq_err *err)
 {
     const infq_tok_re *re = w->f->re;
     int rc = run(re, w->m, w->s, w->n, from);
@@ -284,20 +298,24 @@ static infq_status find_regex(infq_tok_walk *w, size_t from, bool *found, size_t
         const PCRE2_SIZE *at = pcre2_get_ovector_pointer(w->m->data);
         *found = true;
         *start = at[0];
-        *end = at[1] < at[0] ? at[0] : at[1]; // \K inside a look-ahead can put the start behind the end
+        *end = at[1] < at[0] ? at[0]
+                             : at[1]; // \K inside a look-ahead can put the start behind the end
         return INFQ_E_OK;
     }
     *found = false;
     if (rc == PCRE2_ERROR_NOMATCH)
         return INFQ_E_OK;
     if (rc == PCRE2_ERROR_NOMEMORY || rc == PCRE2_ERROR_HEAPLIMIT)
-        return infq_err_set(err, INFQ_E_NOMEM, "%s: regular expression on a text of %zu bytes", re->where, w->n);
-    return infq_err_set(err, INFQ_E_UNSUPPORTED,
-                        "%s: its regular expression takes too many steps on a text of %zu bytes (PCRE2 error %d)", re->where,
-                        w->n, rc);
+        return infq_err_set(err, INFQ_E_NOMEM, "%s: regular expression on a text of %zu bytes",
+                            re->where, w->n);
+    return infq_err_set(
+        err, INFQ_E_UNSUPPORTED,
+        "%s: its regular expression takes too many steps on a text of %zu bytes (PCRE2 error %d)",
+        re->where, w->n, rc);
 }
 
-static infq_status find_any(infq_tok_walk *w, size_t from, bool *found, size_t *start, size_t *end, infq_err *err)
+static infq_status find_any(infq_tok_walk *w, size_t from, bool *found, size_t *start, size_t *end,
+                            infq_err *err)
 {
     const infq_tok_finder *f = w->f;
 
@@ -305,7 +323,8 @@ static infq_status find_any(infq_tok_walk *w, size_t from, bool *found, size_t *
         return find_regex(w, from, found, start, end, err);
     *found = false;
     if (f->kind == INFQ_TOK_FIND_STRING) {
-        const char *at = f->text.n ? memmem(w->s + from, w->n - from, f->text.p, f->text.n) : w->s + from;
+        const char *at =
+            f->text.n ? memmem(w->s + from, w->n - from, f->text.p, f->text.n) : w->s + from;
         if (at) {
             *found = true;
             *start = (size_t)(at - w->s);
@@ -325,14 +344,16 @@ static infq_status find_any(infq_tok_walk *w, size_t from, bool *found, size_t *
     return INFQ_E_OK;
 }
 
-infq_tok_walk infq_tok_walk_over(const infq_tok_finder *f, infq_tok_match *m, const char *s, size_t n)
+infq_tok_walk infq_tok_walk_over(const infq_tok_finder *f, infq_tok_match *m, const char *s,
+                                 size_t n)
 {
     infq_tok_walk w = { f, m, s, n, 0, 0, false };
 
     return w;
 }
 
-infq_status infq_tok_walk_next(infq_tok_walk *w, bool *found, size_t *start, size_t *end, infq_err *err)
+infq_status infq_tok_walk_next(infq_tok_walk *w, bool *found, size_t *start, size_t *end,
+                               infq_err *err)
 {
     *found = false;
     while (w->at <= w->n) {

@@ -5,7 +5,8 @@
 #include "lib/base/hash.h"
 #include "lib/io/tok_int.h"
 
-/* SentencePiece's tokenizer.model: a protobuf ModelProto { 1: pieces, 2: trainer, 3: normalizer, 5: denormalizer }. */
+/* SentencePiece's tokenizer.model: a protobuf ModelProto { 1: pieces, 2: trainer, 3: normalizer, 5:
+ * denormalizer }. */
 
 #define BLANK "\xe2\x96\x81" /* U+2581 stands for a blank */
 #define MAX_PIECE_BYTES 1024 /* every way to cut a piece is tried when loading */
@@ -145,8 +146,13 @@ static infq_status read_header(infq_cursor c, header *h, infq_err *err)
     static const char *const types[] = { "of unknown type", "unigram", "BPE", "word", "character" };
     field f;
 
-    *h = (header){ .unk_surface = { " \xe2\x81\x87 ", 5 }, .bos = { "<s>", 3 }, .eos = { "</s>", 4 }, .model_type = 1,
-                   .add_dummy_prefix = true, .remove_extra_whitespaces = true, .escape_whitespaces = true };
+    *h = (header){ .unk_surface = { " \xe2\x81\x87 ", 5 },
+                   .bos = { "<s>", 3 },
+                   .eos = { "</s>", 4 },
+                   .model_type = 1,
+                   .add_dummy_prefix = true,
+                   .remove_extra_whitespaces = true,
+                   .escape_whitespaces = true };
     while (next_field(&c, &f)) {
         if (is_message(&f, 1)) {
             h->n_pieces++;
@@ -161,13 +167,16 @@ static infq_status read_header(infq_cursor c, header *h, infq_err *err)
     if (!h->n_pieces)
         return infq_err_set(err, INFQ_E_FORMAT, "no pieces in it: not a SentencePiece model");
     if (h->model_type != 2)
-        return infq_err_set(err, INFQ_E_UNSUPPORTED, "a SentencePiece %s model is not supported, only BPE is",
+        return infq_err_set(err, INFQ_E_UNSUPPORTED,
+                            "a SentencePiece %s model is not supported, only BPE is",
                             types[h->model_type <= 4 ? h->model_type : 0]);
     if (h->n_charsmap)
         return infq_err_set(err, INFQ_E_UNSUPPORTED,
-                            "a SentencePiece model with a character map (normalizer) is not supported, only identity is");
-    return h->n_pieces < INFQ_TOK_PSEUDO ? INFQ_E_OK
-                                         : infq_err_set(err, INFQ_E_UNSUPPORTED, "%zu pieces are too many", h->n_pieces);
+                            "a SentencePiece model with a character map (normalizer) is not "
+                            "supported, only identity is");
+    return h->n_pieces < INFQ_TOK_PSEUDO
+               ? INFQ_E_OK
+               : infq_err_set(err, INFQ_E_UNSUPPORTED, "%zu pieces are too many", h->n_pieces);
 }
 
 // Text, type and flags of piece `id`; the text is copied to *at.
@@ -179,24 +188,28 @@ static infq_status place(infq_tokenizer *t, int64_t id, const piece *p, char **a
     if (!p->text.n || infq_utf8_check(p->text.p, p->text.n) < p->text.n)
         return infq_err_set(err, INFQ_E_FORMAT, "piece %lld is empty or not UTF-8", (long long)id);
     if (p->text.n > MAX_PIECE_BYTES)
-        return infq_err_set(err, INFQ_E_UNSUPPORTED, "piece %lld has more than %d bytes", (long long)id, MAX_PIECE_BYTES);
+        return infq_err_set(err, INFQ_E_UNSUPPORTED, "piece %lld has more than %d bytes",
+                            (long long)id, MAX_PIECE_BYTES);
     if (p->type < NORMAL || p->type > BYTE || p->type == UNUSED)
-        return infq_err_set(err, INFQ_E_UNSUPPORTED, "piece %lld is of type %llu, which is not supported", (long long)id,
+        return infq_err_set(err, INFQ_E_UNSUPPORTED,
+                            "piece %lld is of type %llu, which is not supported", (long long)id,
                             (unsigned long long)p->type);
     if (!isfinite(p->score))
-        return infq_err_set(err, INFQ_E_NUMERIC, "the score of piece %lld is not finite", (long long)id);
+        return infq_err_set(err, INFQ_E_NUMERIC, "the score of piece %lld is not finite",
+                            (long long)id);
     memcpy(*at, p->text.p, p->text.n);
     (*at)[p->text.n] = '\0';
     v->text[id] = (infq_tok_str){ *at, p->text.n };
-    v->flags[id] = INFQ_TOK_PRESENT | (p->type == CONTROL || p->type == UNKNOWN ? INFQ_TOK_IS_SPECIAL : 0);
+    v->flags[id] =
+        INFQ_TOK_PRESENT | (p->type == CONTROL || p->type == UNKNOWN ? INFQ_TOK_IS_SPECIAL : 0);
     t->sp->type[id] = (uint8_t)p->type;
     *at += p->text.n + 1;
     other = infq_map_put(v->map, v->text[id].p, v->text[id].n, id);
     if (other == -2)
         return infq_err_set(err, INFQ_E_NOMEM, "vocabulary");
     if (other >= 0)
-        return infq_err_set(err, INFQ_E_FORMAT, "piece \"%.40s\" has ids %lld and %lld", v->text[id].p, (long long)other,
-                            (long long)id);
+        return infq_err_set(err, INFQ_E_FORMAT, "piece \"%.40s\" has ids %lld and %lld",
+                            v->text[id].p, (long long)other, (long long)id);
     return INFQ_E_OK;
 }
 
@@ -220,7 +233,8 @@ static infq_status add_special(infq_tokenizer *t, const header *h, int32_t id, i
     switch (t->sp->type[id]) {
     case UNKNOWN:
         if (t->bpe.unk >= 0)
-            return infq_err_set(err, INFQ_E_FORMAT, "pieces %d and %d both stand for unknown text", (int)t->bpe.unk, (int)id);
+            return infq_err_set(err, INFQ_E_FORMAT, "pieces %d and %d both stand for unknown text",
+                                (int)t->bpe.unk, (int)id);
         t->bpe.unk = id;
         return INFQ_E_OK;
     case CONTROL:
@@ -234,7 +248,8 @@ static infq_status add_special(infq_tokenizer *t, const header *h, int32_t id, i
     case BYTE:
         byte = byte_of(s);
         if (byte < 0)
-            return infq_err_set(err, INFQ_E_FORMAT, "byte piece %d is not of the form <0xHH>", (int)id);
+            return infq_err_set(err, INFQ_E_FORMAT, "byte piece %d is not of the form <0xHH>",
+                                (int)id);
         t->bpe.byte_id[byte] = id;
         return INFQ_E_OK;
     default:
@@ -256,7 +271,8 @@ static int by_score(const void *a, const void *b)
     return x->id < y->id ? -1 : 1;
 }
 
-// Number under which s merges: its piece, or a pseudo number for a character that is none; -1 if neither.
+// Number under which s merges: its piece, or a pseudo number for a character that is none; -1 if
+// neither.
 static infq_status part_id(infq_tokenizer *t, const char *s, size_t n, int32_t *id, infq_err *err)
 {
     int64_t known = infq_map_get(t->vocab.map, s, n);
@@ -276,7 +292,8 @@ static infq_status part_id(infq_tokenizer *t, const char *s, size_t n, int32_t *
     return infq_tok_bpe_char_set(&t->bpe, cp, *id, err);
 }
 
-// A pair merges when its text is a piece, the best score first: every cut of every piece is a merge of the piece's rank.
+// A pair merges when its text is a piece, the best score first: every cut of every piece is a merge
+// of the piece's rank.
 static infq_status add_merges(infq_tokenizer *t, int32_t id, uint32_t rank, infq_err *err)
 {
     infq_tok_str s = t->vocab.text[id];
@@ -297,7 +314,8 @@ static infq_status add_merges(infq_tokenizer *t, int32_t id, uint32_t rank, infq
     return infq_tok_bpe_seams_add(&t->bpe, s.p, s.n, err);
 }
 
-static infq_status load_pieces(infq_tokenizer *t, infq_cursor c, const header *h, scored *order, infq_err *err)
+static infq_status load_pieces(infq_tokenizer *t, infq_cursor c, const header *h, scored *order,
+                               infq_err *err)
 {
     size_t n_normal = 0;
     int32_t id = 0;
@@ -363,7 +381,8 @@ static infq_status load_model(infq_tokenizer *t, infq_cursor c, infq_err *err)
     return st;
 }
 
-infq_status infq_tokenizer_parse_sentencepiece(const void *data, size_t n, infq_tokenizer **out, infq_err *err)
+infq_status infq_tokenizer_parse_sentencepiece(const void *data, size_t n, infq_tokenizer **out,
+                                               infq_err *err)
 {
     infq_tokenizer *t = NULL;
     infq_status st = infq_tok_new(&t, err);
@@ -382,9 +401,11 @@ infq_status infq_tokenizer_parse_sentencepiece(const void *data, size_t n, infq_
     return INFQ_E_OK;
 }
 
-/* Blanks: none at the ends and no two in a row if remove_extra_whitespaces, one in front if add_dummy_prefix, all as
- * U+2581 if escape_whitespaces. The user's own symbols are left as they are. */
-infq_status infq_tok_sp_normalize(const infq_tokenizer *t, const char *s, size_t n, infq_buf *out, infq_err *err)
+/* Blanks: none at the ends and no two in a row if remove_extra_whitespaces, one in front if
+ * add_dummy_prefix, all as U+2581 if escape_whitespaces. The user's own symbols are left as they
+ * are. */
+infq_status infq_tok_sp_normalize(const infq_tokenizer *t, const char *s, size_t n, infq_buf *out,
+                                  infq_err *err)
 {
     const infq_tok_sp *sp = t->sp;
     const char *blank = sp->escape_whitespaces ? BLANK : " ";
@@ -421,7 +442,8 @@ infq_status infq_tok_sp_normalize(const infq_tokenizer *t, const char *s, size_t
         }
     }
     INFQ_TRY(infq_buf_status(out, err));
-    while (sp->remove_extra_whitespaces && out->n >= n_blank && memcmp(out->data + out->n - n_blank, blank, n_blank) == 0)
+    while (sp->remove_extra_whitespaces && out->n >= n_blank &&
+           memcmp(out->data + out->n - n_blank, blank, n_blank) == 0)
         out->n -= n_blank;
     if (dummy && sp->suffix_whitespace)
         infq_buf_str(out, blank);
@@ -456,8 +478,10 @@ static void add_piece(infq_tok_str s, infq_buf *text)
     }
 }
 
-/* At the beginning the blank that encoding put in front goes; if extra blanks are removed, all of them. */
-infq_status infq_tok_sp_decode(const infq_tokenizer *t, const int32_t *ids, size_t n, infq_buf *text, infq_err *err)
+/* At the beginning the blank that encoding put in front goes; if extra blanks are removed, all of
+ * them. */
+infq_status infq_tok_sp_decode(const infq_tokenizer *t, const int32_t *ids, size_t n,
+                               infq_buf *text, infq_err *err)
 {
     const infq_tok_sp *sp = t->sp;
     bool at_start = true, blank_gone = false;
@@ -483,7 +507,8 @@ infq_status infq_tok_sp_decode(const infq_tokenizer *t, const int32_t *ids, size
             infq_buf_add(text, sp->unk_surface.p, sp->unk_surface.n);
             continue;
         }
-        if (at_start && (sp->add_dummy_prefix || sp->remove_extra_whitespaces) && s.n >= 3 && memcmp(s.p, BLANK, 3) == 0) {
+        if (at_start && (sp->add_dummy_prefix || sp->remove_extra_whitespaces) && s.n >= 3 &&
+            memcmp(s.p, BLANK, 3) == 0) {
             s.p += 3;
             s.n -= 3;
             blank_gone = !sp->remove_extra_whitespaces;

@@ -15,8 +15,8 @@ bool infq_tok_is_space(uint32_t cp)
 {
     if (cp < 0x80)
         return cp == ' ' || (cp >= 9 && cp <= 13);
-    return cp == 0x85 || cp == 0xa0 || cp == 0x1680 || (cp >= 0x2000 && cp <= 0x200a) || cp == 0x2028 || cp == 0x2029 ||
-           cp == 0x202f || cp == 0x205f || cp == 0x3000;
+    return cp == 0x85 || cp == 0xa0 || cp == 0x1680 || (cp >= 0x2000 && cp <= 0x200a) ||
+           cp == 0x2028 || cp == 0x2029 || cp == 0x202f || cp == 0x205f || cp == 0x3000;
 }
 
 static utf8proc_category_t category(uint32_t cp)
@@ -46,7 +46,8 @@ bool infq_tok_is_punct(uint32_t cp)
     utf8proc_category_t c;
 
     if (cp < 0x80)
-        return (cp >= 33 && cp <= 47) || (cp >= 58 && cp <= 64) || (cp >= 91 && cp <= 96) || (cp >= 123 && cp <= 126);
+        return (cp >= 33 && cp <= 47) || (cp >= 58 && cp <= 64) || (cp >= 91 && cp <= 96) ||
+               (cp >= 123 && cp <= 126);
     c = category(cp);
     return c >= UTF8PROC_CATEGORY_PC && c <= UTF8PROC_CATEGORY_PO;
 }
@@ -56,13 +57,16 @@ bool infq_tok_is_word(uint32_t cp)
     utf8proc_category_t c;
 
     if (cp < 0x80)
-        return (cp >= '0' && cp <= '9') || (cp >= 'A' && cp <= 'Z') || (cp >= 'a' && cp <= 'z') || cp == '_';
+        return (cp >= '0' && cp <= '9') || (cp >= 'A' && cp <= 'Z') || (cp >= 'a' && cp <= 'z') ||
+               cp == '_';
     c = category(cp);
     if (c >= UTF8PROC_CATEGORY_LU && c <= UTF8PROC_CATEGORY_LO)
         return true;
-    // The ranges are the symbols with Other_Alphabetic (circled and squared letters); 200c and 200d are Join_Control.
-    return infq_tok_is_mark(cp) || c == UTF8PROC_CATEGORY_ND || c == UTF8PROC_CATEGORY_NL || c == UTF8PROC_CATEGORY_PC ||
-           cp == 0x200c || cp == 0x200d || (cp >= 0x24b6 && cp <= 0x24e9) || (cp >= 0x1f130 && cp <= 0x1f149) ||
+    // The ranges are the symbols with Other_Alphabetic (circled and squared letters); 200c and 200d
+    // are Join_Control.
+    return infq_tok_is_mark(cp) || c == UTF8PROC_CATEGORY_ND || c == UTF8PROC_CATEGORY_NL ||
+           c == UTF8PROC_CATEGORY_PC || cp == 0x200c || cp == 0x200d ||
+           (cp >= 0x24b6 && cp <= 0x24e9) || (cp >= 0x1f130 && cp <= 0x1f149) ||
            (cp >= 0x1f150 && cp <= 0x1f169) || (cp >= 0x1f170 && cp <= 0x1f189);
 }
 

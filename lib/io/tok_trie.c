@@ -19,7 +19,8 @@ static int32_t new_node(infq_tok_trie *t, uint8_t byte)
 {
     if (t->n == t->cap) {
         size_t cap = t->cap ? 2 * t->cap : 64;
-        infq_tok_node *grown = cap < INT32_MAX ? infq_mem_realloc(t->nodes, cap * sizeof(*grown)) : NULL;
+        infq_tok_node *grown =
+            cap < INT32_MAX ? infq_mem_realloc(t->nodes, cap * sizeof(*grown)) : NULL;
 
         if (!grown)
             return -1;
@@ -39,7 +40,8 @@ static int32_t find_child(const infq_tok_trie *t, int32_t node, uint8_t byte)
     return at;
 }
 
-infq_status infq_tok_trie_add(infq_tok_trie *t, const char *s, size_t n, int32_t value, infq_err *err)
+infq_status infq_tok_trie_add(infq_tok_trie *t, const char *s, size_t n, int32_t value,
+                              infq_err *err)
 {
     int32_t at = -1;
 
@@ -84,8 +86,8 @@ size_t infq_tok_trie_longest(const infq_tok_trie *t, const char *s, size_t n, in
     return best;
 }
 
-bool infq_tok_trie_find(const infq_tok_trie *t, const char *s, size_t n, size_t from, size_t *start, size_t *end,
-                        int32_t *value)
+bool infq_tok_trie_find(const infq_tok_trie *t, const char *s, size_t n, size_t from, size_t *start,
+                        size_t *end, int32_t *value)
 {
     if (t->n == 0)
         return false;

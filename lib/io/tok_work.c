@@ -83,17 +83,19 @@ uint64_t infq_tok_cache_hash(const char *s, size_t n)
     return h ^ h >> 29;
 }
 
-static infq_tok_cached *find(infq_tok_cached *slots, size_t cap, const char *keys, uint64_t hash, const char *s, size_t n)
+static infq_tok_cached *find(infq_tok_cached *slots, size_t cap, const char *keys, uint64_t hash,
+                             const char *s, size_t n)
 {
     size_t i = (size_t)hash & (cap - 1);
 
-    while (slots[i].n_key &&
-           (slots[i].hash != hash || slots[i].n_key != n || memcmp(keys + slots[i].key_at, s, n) != 0))
+    while (slots[i].n_key && (slots[i].hash != hash || slots[i].n_key != n ||
+                              memcmp(keys + slots[i].key_at, s, n) != 0))
         i = (i + 1) & (cap - 1);
     return &slots[i];
 }
 
-bool infq_tok_cache_get(const infq_tok_work *w, uint64_t hash, const char *s, size_t n, infq_ids *ids)
+bool infq_tok_cache_get(const infq_tok_work *w, uint64_t hash, const char *s, size_t n,
+                        infq_ids *ids)
 {
     const infq_tok_cached *c;
 
@@ -135,7 +137,8 @@ static bool grow(infq_tok_work *w)
     return true;
 }
 
-void infq_tok_cache_put(infq_tok_work *w, uint64_t hash, const char *s, size_t n, const int32_t *ids, size_t n_ids)
+void infq_tok_cache_put(infq_tok_work *w, uint64_t hash, const char *s, size_t n,
+                        const int32_t *ids, size_t n_ids)
 {
     size_t key_at, ids_at;
 

@@ -1,4 +1,5 @@
-/* Working state of one encode call: word cache, symbol links, heap. Between tok_work.c and tok_bpe.c. */
+/* Working state of one encode call: word cache, symbol links, heap. Between tok_work.c and
+ * tok_bpe.c. */
 #ifndef INFQ_IO_TOK_WORK_H
 #define INFQ_IO_TOK_WORK_H
 
@@ -38,13 +39,17 @@ struct infq_tok_work {
 
 uint64_t infq_tok_cache_hash(const char *s, size_t n);
 /* Appends the remembered ids. */
-bool infq_tok_cache_get(const infq_tok_work *w, uint64_t hash, const char *s, size_t n, infq_ids *ids);
+bool infq_tok_cache_get(const infq_tok_work *w, uint64_t hash, const char *s, size_t n,
+                        infq_ids *ids);
 /* Remembers; when full starts anew; without memory does nothing. */
-void infq_tok_cache_put(infq_tok_work *w, uint64_t hash, const char *s, size_t n, const int32_t *ids, size_t n_ids);
+void infq_tok_cache_put(infq_tok_work *w, uint64_t hash, const char *s, size_t n,
+                        const int32_t *ids, size_t n_ids);
 
-/* Merges the symbols id[0..n). short: n <= INFQ_TOK_SHORT, by looking at all ranks for each merge; returns the number
- * left. long: O(n log n), linear for one rank at a time; merged-away symbols are taken out and *n is lowered. */
+/* Merges the symbols id[0..n). short: n <= INFQ_TOK_SHORT, by looking at all ranks for each merge;
+ * returns the number left. long: O(n log n), linear for one rank at a time; merged-away symbols are
+ * taken out and *n is lowered. */
 size_t infq_tok_merge_short(const infq_tok_bpe *b, infq_tok_work *w, int32_t *id, size_t n);
-infq_status infq_tok_merge_long(const infq_tok_bpe *b, infq_tok_work *w, int32_t *id, size_t *n, infq_err *err);
+infq_status infq_tok_merge_long(const infq_tok_bpe *b, infq_tok_work *w, int32_t *id, size_t *n,
+                                infq_err *err);
 
 #endif

@@ -63,7 +63,8 @@ infq_status infq_tok_vocab_alloc(infq_tokenizer *t, int64_t n, size_t n_tokens, 
     return INFQ_E_OK;
 }
 
-infq_status infq_tok_strdup(infq_tokenizer *t, const char *s, size_t n, infq_tok_str *out, infq_err *err)
+infq_status infq_tok_strdup(infq_tokenizer *t, const char *s, size_t n, infq_tok_str *out,
+                            infq_err *err)
 {
     void *p;
 
@@ -101,7 +102,8 @@ static infq_status parse_root(infq_tokenizer *t, const cJSON *root, infq_err *er
         return infq_err_set(err, INFQ_E_FORMAT, "the text is not an object");
     INFQ_TRY(infq_json_str(root, "version", "1.0", &version, err));
     if (strcmp(version, "1.0") != 0)
-        return infq_err_set(err, INFQ_E_UNSUPPORTED, "version %.20s is not supported, only 1.0 is", version);
+        return infq_err_set(err, INFQ_E_UNSUPPORTED, "version %.20s is not supported, only 1.0 is",
+                            version);
     INFQ_TRY(infq_tok_parse_steps(t, root, err));
     INFQ_TRY(infq_tok_parse_model(t, root, err));
     if (post)
@@ -122,7 +124,8 @@ infq_status infq_tokenizer_parse(const char *json, size_t n, infq_tokenizer **ou
     INFQ_TRY(infq_json_parse(json, n, "tokenizer.json", &root, err));
     st = infq_tok_new(&t, err);
     if (!st && has_zero_escape(json, n))
-        st = infq_err_set(err, INFQ_E_UNSUPPORTED, "a text with a zero byte (\\u0000) is not supported");
+        st = infq_err_set(err, INFQ_E_UNSUPPORTED,
+                          "a text with a zero byte (\\u0000) is not supported");
     if (!st)
         st = parse_root(t, root, err);
     if (st)
@@ -152,7 +155,8 @@ infq_status infq_tokenizer_open(const char *folder, infq_tokenizer **out, infq_e
         goto done;
     is_json = infq_path_exists(json);
     if (!is_json && !infq_path_exists(model)) {
-        st = infq_err_set(err, INFQ_E_NOT_FOUND, "%s: neither tokenizer.json nor tokenizer.model is there", folder);
+        st = infq_err_set(err, INFQ_E_NOT_FOUND,
+                          "%s: neither tokenizer.json nor tokenizer.model is there", folder);
         goto done;
     }
     st = infq_filemap_open(is_json ? json : model, &map, err);
@@ -224,8 +228,9 @@ static bool word_around(const char *s, size_t n, size_t start, size_t end)
     return infq_tok_is_word(infq_tok_next(s + from, start - from, &len));
 }
 
-/* Cuts out the added tokens: level 0 in raw text, level 1 in normalized text; the pieces between go to the next level.
- * The rules on neighbours follow the tokenizers library, where blanks swallowed by one token may hold the next. */
+/* Cuts out the added tokens: level 0 in raw text, level 1 in normalized text; the pieces between go
+ * to the next level. The rules on neighbours follow the tokenizers library, where blanks swallowed
+ * by one token may hold the next. */
 static infq_status segment(pass *p, int level, const char *s, size_t n, bool at_start)
 {
     const infq_tokenizer *t = p->t;
@@ -275,7 +280,8 @@ static infq_status sentencepiece(pass *p, const char *s, size_t n)
     INFQ_TRY(infq_tok_sp_normalize(t, s, n, text, p->err));
     while (infq_tok_trie_find(&t->raw, text->data, text->n, done, &start, &end, &id)) {
         if (start > done)
-            INFQ_TRY(infq_tok_bpe_encode(&t->bpe, p->w, text->data + done, start - done, p->ids, p->err));
+            INFQ_TRY(infq_tok_bpe_encode(&t->bpe, p->w, text->data + done, start - done, p->ids,
+                                         p->err));
         infq_ids_push(p->ids, id);
         done = end;
     }
@@ -317,8 +323,8 @@ static infq_status repair(const char *text, size_t n, infq_buf *to, infq_err *er
     return infq_buf_status(to, err);
 }
 
-infq_status infq_tok_encode_counted(const infq_tokenizer *t, const char *text, size_t n, unsigned flags, infq_ids *ids,
-                                    uint64_t *n_steps, infq_err *err)
+infq_status infq_tok_encode_counted(const infq_tokenizer *t, const char *text, size_t n,
+                                    unsigned flags, infq_ids *ids, uint64_t *n_steps, infq_err *err)
 {
     infq_tok_work *w = NULL;
     size_t n_before = ids->n;
@@ -345,21 +351,23 @@ infq_status infq_tok_encode_counted(const infq_tokenizer *t, const char *text, s
     return st;
 }
 
-infq_status infq_tokenizer_encode(const infq_tokenizer *t, const char *text, size_t n, unsigned flags, infq_ids *ids,
-                                  infq_err *err)
+infq_status infq_tokenizer_encode(const infq_tokenizer *t, const char *text, size_t n,
+                                  unsigned flags, infq_ids *ids, infq_err *err)
 {
     uint64_t n_steps;
 
     return infq_tok_encode_counted(t, text, n, flags, ids, &n_steps, err);
 }
 
-infq_status infq_tokenizer_decode(const infq_tokenizer *t, const int32_t *ids, size_t n, bool skip_special,
-                                  infq_buf *text, infq_err *err)
+infq_status infq_tokenizer_decode(const infq_tokenizer *t, const int32_t *ids, size_t n,
+                                  bool skip_special, infq_buf *text, infq_err *err)
 {
     for (size_t i = 0; i < n; i++)
         if (ids[i] < 0 || ids[i] >= t->vocab.n || !(t->vocab.flags[ids[i]] & INFQ_TOK_PRESENT))
-            return infq_err_set(err, INFQ_E_FORMAT, "token id %d is not in the tokenizer's vocabulary", (int)ids[i]);
-    return t->sp ? infq_tok_sp_decode(t, ids, n, text, err) : infq_tok_decode(t, ids, n, skip_special, text, err);
+            return infq_err_set(err, INFQ_E_FORMAT,
+                                "token id %d is not in the tokenizer's vocabulary", (int)ids[i]);
+    return t->sp ? infq_tok_sp_decode(t, ids, n, text, err)
+                 : infq_tok_decode(t, ids, n, skip_special, text, err);
 }
 
 int64_t infq_tokenizer_size(const infq_tokenizer *t)

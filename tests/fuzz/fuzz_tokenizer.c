@@ -1,4 +1,5 @@
-/* Any bytes as a tokenizer.json (first byte '{') or a SentencePiece model; what loads must encode and decode. */
+/* Any bytes as a tokenizer.json (first byte '{') or a SentencePiece model; what loads must encode
+ * and decode. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -7,8 +8,11 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static const char text[] = "the cat  sat\xc3\xa9 e\xcc\x81\xcc\xa3 <s> 123 \xff\xe4\xb8\xad\xf0\x9f\x98\x80\n\t aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
-                           "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaabababab \xe2\x96\x81the";
+static const char text[] =
+    "the cat  sat\xc3\xa9 e\xcc\x81\xcc\xa3 <s> 123 \xff\xe4\xb8\xad\xf0\x9f\x98\x80\n\t "
+    "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+    "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaabababab "
+    "\xe2\x96\x81the";
 
 static void use(const infq_tokenizer *t)
 {
