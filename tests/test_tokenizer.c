@@ -468,6 +468,22 @@ START_TEST(broken_sentencepiece_models_are_refused)
 }
 END_TEST
 
+START_TEST(a_unigram_model_is_refused_by_name)
+{
+    infq_tokenizer *t = NULL;
+    infq_filemap m;
+
+    TEST_NEEDS_SHARED();
+    ck_ok(infq_filemap_open(test_shared_path("data/tokenizer-sentencepiece-test/test_model.model"),
+                            &m, &err),
+          err);
+    ck_assert_int_eq(infq_tokenizer_parse_sentencepiece(m.data, m.size, &t, &err),
+                     INFQ_E_UNSUPPORTED);
+    ck_assert_ptr_nonnull(strstr(err.msg, "unigram"));
+    infq_filemap_close(&m);
+}
+END_TEST
+
 START_TEST(ids_outside_the_vocabulary_are_refused_when_decoding)
 {
     static const int32_t bad[] = { 3, -1, INT32_MAX, INT32_MIN };
@@ -885,6 +901,7 @@ int main(void)
     tcase_add_test(bad, broken_added_tokens_and_templates_are_refused);
     tcase_add_test(bad, a_vocabulary_without_merges_is_refused);
     tcase_add_test(bad, broken_sentencepiece_models_are_refused);
+    tcase_add_test(bad, a_unigram_model_is_refused_by_name);
     tcase_add_test(bad, ids_outside_the_vocabulary_are_refused_when_decoding);
     tcase_add_test(bad, a_failing_allocation_anywhere_is_a_clean_error);
     suite_add_tcase(s, bad);
