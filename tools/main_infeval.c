@@ -4,9 +4,14 @@
 #include "tools/cmd_eval.h"
 #include "tools/commands.h"
 
-int main(int argc, char **argv)
+static int run(int argc, char **argv)
 {
     if (argc >= 2 && strcmp(argv[1], "gate") == 0)
-        return cmd_single("infeval", cmd_eval_gate, argc - 1, argv + 1);
-    return cmd_single("infeval", cmd_eval, argc, argv);
+        return cmd_eval_gate(argc - 1, argv + 1);
+    return cmd_eval(argc, argv);
+}
+
+int main(int argc, char **argv)
+{
+    return cmd_single("infeval", run, argc, argv); // the whole argv: the process may start itself anew with it
 }

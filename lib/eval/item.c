@@ -27,7 +27,6 @@ struct infq_items {
 struct infq_item_log {
     FILE *f;
     char path[4096];
-    infq_item_key key;
 };
 
 static const char *const kind_names[] = {"choice", "target"};
@@ -163,13 +162,11 @@ static void write_counts(infq_jw *w, const char *key, const int64_t *v, int64_t 
     infq_jw_end_arr(w);
 }
 
-void infq_item_write(const infq_item_key *key, const infq_item *it, infq_buf *to)
+void infq_item_write(const infq_item *it, infq_buf *to)
 {
     infq_jw w = infq_jw_over(to, 0);
 
     infq_jw_obj(&w);
-    infq_jw_key(&w, "task");
-    infq_jw_str(&w, key->task);
     infq_jw_key(&w, "doc");
     infq_jw_i64(&w, it->doc);
     infq_jw_key(&w, "kind");
@@ -487,7 +484,6 @@ infq_status infq_item_log_open(const char *path, infq_items *s, infq_item_log **
         INFQ_TRY(take_up(path, s, &end, err));
     INFQ_TRY(infq_mem_new(1, sizeof(*l), "item file", (void **)&l, err));
     strcpy(l->path, path);
-    l->key = s->key;
     l->f = fopen(path, end ? "r+b" : "wb");
     infq_buf_init(&line);
     if (!l->f || (end && (ftruncate(fileno(l->f), (off_t)end) || fseeko(l->f, (off_t)end, SEEK_SET)))) {
@@ -516,7 +512,7 @@ infq_status infq_item_log_add(infq_item_log *l, const infq_item *it, infq_err *e
     infq_status st;
 
     infq_buf_init(&line);
-    infq_item_write(&l->key, it, &line);
+    infq_item_write(it, &line);
     infq_buf_char(&line, '\n');
     st = infq_buf_status(&line, err);
     if (!st && (fwrite(line.data, 1, line.n, l->f) != line.n || fflush(l->f)))

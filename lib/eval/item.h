@@ -2,10 +2,10 @@
  *
  * The first line of a file is an array, ["infq.items/1", {"model", "model_digest", "tokenizer", "task", "task_digest", "metric",
  * "settings"}]: what the scores depend on. Every other line is an object (docs/design/evaluation.md):
- *   task, doc (index in the task's file), kind "choice" | "target", request (first 16 hex digits of SHA-256 over all
+ *   doc (index in the task's file), kind "choice" | "target", request (first 16 hex digits of SHA-256 over all
  *   token ids that were fed and scored), gold, ll (sum of natural log-probabilities, one a continuation), tokens (scored, one a
  *   continuation), greedy, chars, bytes, pick, pick_norm, pick_bytes, metrics {name: value}.
- * Nothing in it depends on batch size, order, threads or time. Sample logs of the reference harness (specs 6.4) are read too. */
+ * An item's line depends on the model and on that item alone: not on the file's name or its other items, batch size, threads or time. Sample logs of the reference harness (specs 6.4) are read too. */
 #ifndef INFQ_EVAL_ITEM_H
 #define INFQ_EVAL_ITEM_H
 
@@ -57,7 +57,7 @@ void infq_item_finish(infq_item *it);
 bool infq_item_metric_get(const infq_item *it, const char *name, double *out);
 
 /* Appends the line without newline. */
-void infq_item_write(const infq_item_key *key, const infq_item *it, infq_buf *to);
+void infq_item_write(const infq_item *it, infq_buf *to);
 
 /* An item file being written. */
 typedef struct infq_item_log infq_item_log;
