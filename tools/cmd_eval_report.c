@@ -9,7 +9,7 @@
 
 void eval_gate_header(infq_buf *to)
 {
-    infq_buf_fmt(to, "%-28s %7s %-9s %8s %8s %8s  %-20s %5s %5s  %s\n", "task", "items", "metric", "first", "second", "gap",
+    infq_buf_fmt(to, "%-36s %7s %-9s %8s %8s %8s  %-20s %5s %5s  %s\n", "task", "items", "metric", "first", "second", "gap",
                  "interval of the gap", "lost", "won", "verdict");
 }
 
@@ -18,7 +18,7 @@ void eval_gate_line(const infq_gate_task *t, infq_buf *to)
     char ci[48];
 
     snprintf(ci, sizeof(ci), "[%+.4f, %+.4f]", t->ci.lo, t->ci.hi);
-    infq_buf_fmt(to, "%-28.28s %7lld %-9s %8.4f %8.4f %+8.4f  %-20s %5lld %5lld  %s\n", t->task, (long long)t->n, t->metric,
+    infq_buf_fmt(to, "%-36.36s %7lld %-9s %8.4f %8.4f %+8.4f  %-20s %5lld %5lld  %s\n", t->task, (long long)t->n, t->metric,
                  t->score_a, t->score_b, t->gap, ci, (long long)t->b, (long long)t->c, infq_verdict_name(t->verdict));
 }
 
@@ -61,7 +61,7 @@ static int scores_of(const eval_task *t, int model, infq_score *sc, infq_err *er
 /* Every metric of every model. */
 static infq_status scores_text(const eval_run *r, infq_buf *to, infq_err *err)
 {
-    infq_buf_fmt(to, "%-28s %-24s %7s", "task", "model", "items");
+    infq_buf_fmt(to, "%-36s %-24s %7s", "task", "model", "items");
     infq_buf_str(to, "  metrics (standard error)\n");
     for (int i = 0; i < r->n_tasks; i++) {
         for (int m = 0; m < r->n_models; m++) {
@@ -70,7 +70,7 @@ static infq_status scores_text(const eval_run *r, infq_buf *to, infq_err *err)
             int n = scores_of(&r->tasks[i], m, sc, err, &st);
             if (st)
                 return st;
-            infq_buf_fmt(to, "%-28.28s %-24.24s %7lld ", infq_task_name(r->tasks[i].task), r->names[m],
+            infq_buf_fmt(to, "%-36.36s %-24.24s %7lld ", infq_task_name(r->tasks[i].task), r->names[m],
                          (long long)infq_items_count(r->tasks[i].items[m]));
             for (int k = 0; k < n; k++) {
                 infq_buf_fmt(to, " %s %.4f", sc[k].name, sc[k].mean);
