@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
 """Trains the demo model of evals/demo-model on text of `infq gen text`.
 
-Needs torch, tokenizers and safetensors; run it by `make train-demo`. Steps (each may be left out):
-  tokenizer   byte-level BPE on generated text
-  train       a Llama-shaped model, CPU, until --minutes are over; resumes nothing, keeps a checkpoint
-  score       accuracy of every task set, in full precision and after round-to-nearest at a few widths
-The text is drawn with the seeds below; evals/tasks holds combinations that are not in it.
+Run by `make train-demo`; needs torch, tokenizers and safetensors. The steps, all by default:
+  tokenizer  byte-level BPE of the first 4 MB of the text
+  train      a Llama-shaped model on the CPU, until --minutes are over; a checkpoint every 500 steps
+  export     evals/demo-model in BF16
+  score      a table: accuracy of every task set, KL divergence and perplexity on the calibration
+             text, at full precision and with plain round-to-nearest weights of 8 to 2 bits
+The weights of two runs differ: the workers share them without locks and the schedule follows the
+clock. Text, tokenizer and task sets are the same in every run.
 """
 import argparse
 import json
@@ -16,22 +19,31 @@ import time
 
 import torch
 import torch.nn.functional as F
+from safetensors.torch import save_file
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 
 TEXT_SEED = 11
-VOCAB, HIDDEN, LAYERS, HEADS, KV_HEADS, HEAD_DIM, FFN, CONTEXT = 1024, 128, 5, 4, 2, 32, 384, 256
+TEXT_MB = 90
+VOCAB, HIDDEN, LAYERS, FFN, CONTEXT = 1024, 128, 5, 384, 256
+HEADS, KV_HEADS, HEAD_DIM = 4, 2, 32
 ROPE_THETA, EPS, INIT = 10000.0, 1e-5, 0.05
 BOS, EOS = 0, 1
 SHORT = 128          # tokens of a row in the first four fifths of the time, then CONTEXT
 ANSWER_WEIGHT = 4
 
 
+def linear(n_in, n_out):
+    return torch.nn.Linear(n_in, n_out, bias=False)
+
+
 class Block(torch.nn.Module):
     def __init__(self):
         super().__init__()
-        lin = lambda i, o: torch.nn.Linear(i, o, bias=False)
-        self.q, self.k, self.v = lin(HIDDEN, HEADS * HEAD_DIM), lin(HIDDEN, KV_HEADS * HEAD_DIM), lin(HIDDEN, KV_HEADS * HEAD_DIM)
-        self.o = lin(HEADS * HEAD_DIM, HIDDEN)
-        self.gate, self.up, self.down = lin(HIDDEN, FFN), lin(HIDDEN, FFN), lin(FFN, HIDDEN)
+        self.q = linear(HIDDEN, HEADS * HEAD_DIM)
+        self.k, self.v = (linear(HIDDEN, KV_HEADS * HEAD_DIM) for _ in range(2))
+        self.o = linear(HEADS * HEAD_DIM, HIDDEN)
+        self.gate, self.up = (linear(HIDDEN, FFN) for _ in range(2))
+        self.down = linear(FFN, HIDDEN)
         self.n1, self.n2 = (torch.nn.Parameter(torch.ones(HIDDEN)) for _ in range(2))
 
     def forward(self, x, cos, sin):
@@ -85,33 +97,33 @@ class Model(torch.nn.Module):
 
 
 def gen(infq, seed, n_bytes):
-    out = subprocess.run([infq, "gen", "text", "--seed", str(seed), "--bytes", str(n_bytes), "--marks"], check=True, capture_output=True)
-    return out.stdout.decode()
+    command = [infq, "gen", "text", "--seed", str(seed), "--bytes", str(n_bytes), "--marks"]
+    return subprocess.run(command, check=True, capture_output=True).stdout.decode()
+
+
+def source(args, n_bytes):
+    if args.text:
+        with open(args.text) as f:
+            return f.read(n_bytes)
+    return gen(args.infq, TEXT_SEED, n_bytes)
 
 
 def make_tokenizer(text, path):
-    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
-
     tok = Tokenizer(models.BPE())
     tok.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
     tok.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
-        vocab_size=VOCAB, special_tokens=[AddedToken("<s>", special=True), AddedToken("</s>", special=True)],
+        vocab_size=VOCAB,
+        special_tokens=[AddedToken("<s>", special=True), AddedToken("</s>", special=True)],
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False)
     tok.train_from_iterator(text.replace("\t", "").splitlines(keepends=True), trainer)
     tok.save(path)
     return tok
 
 
-def load_tokenizer(path):
-    from tokenizers import Tokenizer
-
-    return Tokenizer.from_file(path)
-
-
 def pack(tok, text, width, g):
-    """Rows of width + 1 tokens, each beginning with a document, half of them with <s> in front; and the
-    weight of each token in the loss: ANSWER_WEIGHT from the mark of a document to its end, else 1."""
+    """Rows of width + 1 tokens, each beginning with a document, half of them with <s> in front; and
+    the weight of each token in the loss: ANSWER_WEIGHT from the mark of a document on, else 1."""
     docs = text.splitlines(keepends=True)
     rows, weights, row, weight = [], [], [], []
     coin = torch.rand(len(docs), generator=g).tolist()
@@ -146,8 +158,8 @@ def worker(rank, args, model, short, long, begin):
     torch.manual_seed(100 + rank)
     matrices = [p for p in model.parameters() if p.dim() == 2]
     vectors = [p for p in model.parameters() if p.dim() != 2]
-    opt = torch.optim.AdamW([{"params": matrices, "weight_decay": 0.05}, {"params": vectors, "weight_decay": 0.0}],
-                            betas=(0.9, 0.98), fused=True)
+    groups = [{"params": matrices, "weight_decay": 0.05}, {"params": vectors, "weight_decay": 0.0}]
+    opt = torch.optim.AdamW(groups, betas=(0.9, 0.98), fused=True)
     source = batches(*short, args.tokens // SHORT, 10 + rank)
     is_long, step, n_tokens, mean = False, 0, 0, None
     while True:
@@ -184,43 +196,48 @@ def worker(rank, args, model, short, long, begin):
 
 def train(args, tok):
     torch.manual_seed(1)
-    text = open(args.text).read() if args.text else gen(args.infq, TEXT_SEED, args.mbytes * 1000000)
+    text = source(args, TEXT_MB * 1000000)
     cut = text.index("\n", len(text) * 4 // 5) + 1
     short = pack(tok, text[:cut], SHORT, torch.Generator().manual_seed(2))
     long = pack(tok, text[cut:], CONTEXT, torch.Generator().manual_seed(3))
     model = Model().share_memory()
-    print(f"{(short[0].numel() + long[0].numel()) / 1e6:.1f} M tokens, {sum(p.numel() for p in model.parameters())} parameters",
-          flush=True)
-    torch.multiprocessing.spawn(worker, (args, model, short, long, time.time()), nprocs=args.workers)
+    n_params = sum(p.numel() for p in model.parameters())
+    n_tokens = short[0].numel() + long[0].numel()
+    print(f"{n_tokens / 1e6:.1f} M tokens, {n_params} parameters", flush=True)
+    shared = (args, model, short, long, time.time())
+    torch.multiprocessing.spawn(worker, shared, nprocs=args.workers)
     torch.save(model.state_dict(), args.checkpoint)
 
 
 def export(model, out):
-    from safetensors.torch import save_file
-
-    names = {"q": "self_attn.q_proj", "k": "self_attn.k_proj", "v": "self_attn.v_proj", "o": "self_attn.o_proj",
-             "gate": "mlp.gate_proj", "up": "mlp.up_proj", "down": "mlp.down_proj"}
+    names = {"q": "self_attn.q_proj", "k": "self_attn.k_proj", "v": "self_attn.v_proj",
+             "o": "self_attn.o_proj", "gate": "mlp.gate_proj", "up": "mlp.up_proj",
+             "down": "mlp.down_proj"}
     t = {"model.embed_tokens.weight": model.embed.weight, "model.norm.weight": model.nf}
     for i, b in enumerate(model.blocks):
         p = f"model.layers.{i}."
         for short, long in names.items():
             t[f"{p}{long}.weight"] = getattr(b, short).weight
-        t[p + "input_layernorm.weight"], t[p + "post_attention_layernorm.weight"] = b.n1, b.n2
-    save_file({k: v.detach().to(torch.bfloat16).contiguous() for k, v in t.items()}, f"{out}/model.safetensors",
-              metadata={"format": "pt"})
+        t[p + "input_layernorm.weight"] = b.n1
+        t[p + "post_attention_layernorm.weight"] = b.n2
+    t = {k: v.detach().to(torch.bfloat16).contiguous() for k, v in t.items()}
+    save_file(t, f"{out}/model.safetensors", metadata={"format": "pt"})
+    os.chmod(f"{out}/model.safetensors", 0o644)
     config = {
-        "architectures": ["LlamaForCausalLM"], "attention_bias": False, "attention_dropout": 0.0, "bos_token_id": BOS,
-        "eos_token_id": EOS, "head_dim": HEAD_DIM, "hidden_act": "silu", "hidden_size": HIDDEN, "initializer_range": INIT,
-        "intermediate_size": FFN, "max_position_embeddings": CONTEXT, "mlp_bias": False, "model_type": "llama",
-        "num_attention_heads": HEADS, "num_hidden_layers": LAYERS, "num_key_value_heads": KV_HEADS,
-        "rms_norm_eps": EPS, "rope_scaling": None, "rope_theta": ROPE_THETA, "tie_word_embeddings": True,
-        "torch_dtype": "bfloat16", "use_cache": True, "vocab_size": VOCAB}
-    files = {
-        "config.json": config,
-        "generation_config.json": {"bos_token_id": BOS, "eos_token_id": EOS},
-        "tokenizer_config.json": {
-            "add_bos_token": False, "add_prefix_space": False, "bos_token": "<s>", "clean_up_tokenization_spaces": False,
-            "eos_token": "</s>", "model_max_length": CONTEXT, "tokenizer_class": "PreTrainedTokenizerFast"}}
+        "architectures": ["LlamaForCausalLM"], "attention_bias": False, "attention_dropout": 0.0,
+        "bos_token_id": BOS, "eos_token_id": EOS, "head_dim": HEAD_DIM, "hidden_act": "silu",
+        "hidden_size": HIDDEN, "initializer_range": INIT, "intermediate_size": FFN,
+        "max_position_embeddings": CONTEXT, "mlp_bias": False, "model_type": "llama",
+        "num_attention_heads": HEADS, "num_hidden_layers": LAYERS,
+        "num_key_value_heads": KV_HEADS, "rms_norm_eps": EPS, "rope_scaling": None,
+        "rope_theta": ROPE_THETA, "tie_word_embeddings": True, "torch_dtype": "bfloat16",
+        "use_cache": True, "vocab_size": VOCAB}
+    tokenizer = {
+        "add_bos_token": False, "add_prefix_space": False, "bos_token": "<s>",
+        "clean_up_tokenization_spaces": False, "eos_token": "</s>", "model_max_length": CONTEXT,
+        "tokenizer_class": "PreTrainedTokenizerFast"}
+    files = {"config.json": config, "tokenizer_config.json": tokenizer,
+             "generation_config.json": {"bos_token_id": BOS, "eos_token_id": EOS}}
     for name, body in files.items():
         with open(f"{out}/{name}", "w") as f:
             json.dump(body, f, indent=2)
@@ -229,7 +246,8 @@ def export(model, out):
 
 @torch.no_grad()
 def accuracy(model, tok, path):
-    """As infeval scores: the choice with the largest sum of log-probabilities of its tokens after the context."""
+    """As infeval scores: the choice whose tokens have the largest sum of log-probabilities wins.
+    Returns the accuracy and the one of guessing."""
     items = [json.loads(line) for line in open(path)]
     seqs, spans = [], []
     for it in items:
@@ -266,6 +284,10 @@ def rtn(w, bits, group):
     return (torch.clamp(torch.round(x / s), -q, q - 1) * s).reshape(w.shape)
 
 
+WIDTHS = (("BF16", 0, 0), ("W8 g128", 8, 128), ("W4 g128", 4, 128), ("W4 g64", 4, 64),
+          ("W3 g64", 3, 64), ("W2 g64", 2, 64))
+
+
 @torch.no_grad()
 def score(args, tok):
     model = Model()
@@ -273,40 +295,41 @@ def score(args, tok):
     for p in model.parameters():
         p.copy_(p.to(torch.bfloat16).float())
     clean = {k: v.clone() for k, v in model.state_dict().items()}
-    held = pack(tok, open(args.calib).read(), CONTEXT, torch.Generator().manual_seed(4))[0].long()[:64]
+    with open(args.calib) as f:
+        held, _ = pack(tok, f.read(), CONTEXT, torch.Generator().manual_seed(4))
+    held = held[:64].long()
     base = F.log_softmax(model(held[:, :-1]), -1)
-    sets = sorted(os.listdir(args.tasks))
-    table, head = {}, []
-    for label, bits, group in (("BF16", 0, 0), ("W8 g128", 8, 128), ("W4 g128", 4, 128), ("W4 g64", 4, 64), ("W3 g64", 3, 64), ("W2 g64", 2, 64)):
+    kld, ppl, acc = [], [], {name[:-6]: [] for name in sorted(os.listdir(args.tasks))}
+    chance = {}
+    for _, bits, group in WIDTHS:
         model.load_state_dict(clean)
-        if bits:
-            for b in model.blocks:
-                for m in (b.q, b.k, b.v, b.o, b.gate, b.up, b.down):
-                    m.weight.copy_(rtn(m.weight, bits, group))
+        for b in model.blocks if bits else []:
+            for m in (b.q, b.k, b.v, b.o, b.gate, b.up, b.down):
+                m.weight.copy_(rtn(m.weight, bits, group))
         lp = F.log_softmax(model(held[:, :-1]), -1)
-        kld = (base.exp() * (base - lp)).sum(-1).mean().item()
-        nll = F.nll_loss(lp.flatten(0, 1), held[:, 1:].flatten()).item()
-        head.append((label, kld, math.exp(nll)))
-        for s in sets:
-            table.setdefault(s[:-6], []).append(accuracy(model, tok, f"{args.tasks}/{s}"))
-    print("| set | chance | " + " | ".join(h[0] for h in head) + " |")
-    print("| --- " * (len(head) + 2) + "|")
-    for s, row in table.items():
-        print(f"| {s} | {row[0][1]:.3f} | " + " | ".join(f"{a:.3f}" for a, _ in row) + " |")
-    n = len(table)
-    print(f"| mean | {sum(r[0][1] for r in table.values()) / n:.3f} | "
-          + " | ".join(f"{sum(r[i][0] for r in table.values()) / n:.3f}" for i in range(len(head))) + " |")
-    print("| KLD, nats | | " + " | ".join(f"{h[1]:.4f}" for h in head) + " |")
-    print("| perplexity | | " + " | ".join(f"{h[2]:.3f}" for h in head) + " |")
+        kld.append((base.exp() * (base - lp)).sum(-1).mean().item())
+        ppl.append(F.nll_loss(lp.flatten(0, 1), held[:, 1:].flatten()).exp().item())
+        for name in acc:
+            a, chance[name] = accuracy(model, tok, f"{args.tasks}/{name}.jsonl")
+            acc[name].append(a)
+    lines = [["set", "chance"] + [w[0] for w in WIDTHS], ["---"] * (len(WIDTHS) + 2)]
+    for name, row in acc.items():
+        lines.append([name, f"{chance[name]:.3f}"] + [f"{a:.3f}" for a in row])
+    means = [sum(col) / len(acc) for col in zip(*acc.values())]
+    lines.append(["mean", f"{sum(chance.values()) / len(acc):.3f}"] + [f"{m:.3f}" for m in means])
+    lines.append(["KL divergence, nats", ""] + [f"{k:.4f}" for k in kld])
+    lines.append(["perplexity", ""] + [f"{p:.3f}" for p in ppl])
+    for line in lines:
+        print("| " + " | ".join(line) + " |")
 
 
 def main():
     here = os.path.dirname(os.path.abspath(__file__))
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("steps", nargs="*", default=["tokenizer", "train", "export", "score"])
     p.add_argument("--infq", default="build/infq")
-    p.add_argument("--text", help="generated text in a file, instead of calling --infq")
-    p.add_argument("--mbytes", type=int, default=100, help="megabytes of text")
+    p.add_argument("--text", help="marked text in a file, instead of calling --infq")
     p.add_argument("--out", default=f"{here}/demo-model")
     p.add_argument("--tasks", default=f"{here}/tasks")
     p.add_argument("--calib", default=f"{here}/calib.txt")
@@ -320,9 +343,8 @@ def main():
     torch.set_num_threads(2)
     path = f"{args.out}/tokenizer.json"
     if "tokenizer" in args.steps:
-        text = open(args.text).read(4000000) if args.text else gen(args.infq, TEXT_SEED, 4000000)
-        make_tokenizer(text, path)
-    tok = load_tokenizer(path)
+        make_tokenizer(source(args, 4000000)[:4000000], path)
+    tok = Tokenizer.from_file(path)
     if "train" in args.steps:
         train(args, tok)
     if "export" in args.steps:

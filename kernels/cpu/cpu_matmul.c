@@ -1,7 +1,7 @@
 /* Products of the CPU backend. Four paths:
  *   few rows      kernels that read the weights as stored (memory speed);
  *   W8A8          exact integer sums: our kernels or oneDNN, with equal results;
- *   invariant     one fused chain an output (gemm.inc), weights decoded tile by tile;
+ *   invariant     one chain of fused products an output (gemm.inc), weights decoded tile by tile; also for 9 to 255 rows;
  *   many rows     oneDNN F32 on the same decoded tiles.
  * Every path gives an output element to one thread, in blocks that do not depend on the number of threads. */
 #include <string.h>
@@ -12,6 +12,8 @@
 
 /* Bytes of weights below which another thread does not pay. */
 #define PART_BYTES 49152
+/* From this many rows on oneDNN is as fast as the invariant product on AVX-512 (9 to 128 rows: half as fast). */
+#define DNNL_ROWS 256
 /* Rows of x in one pass of the invariant product: bounds its packed copy; 20 full panels of AVX-512. */
 #define PASS_ROWS 960
 
@@ -192,7 +194,8 @@ static infq_status few_rows(infq_cpu_state *s, product *p, infq_err *err)
         p->prep = s->prep.p;
         prep_part(p, 0, p->n_tokens, 0);
     }
-    if (p->few == k->few_any)
+    // few_e4m3 decodes rows that hold NaN.
+    if (p->few == k->few_any || p->few == k->few_e4m3)
         INFQ_TRY(infq_cpu_threads_need(s, (size_t)p->w->n_cols * sizeof(float), &p->scratch, &p->stride, err));
     infq_par_for(p->w->n_rows, few_grain(p), few_part, p);
     return INFQ_E_OK;
@@ -294,18 +297,19 @@ static void many_i8_part(void *ctx, int64_t begin, int64_t end, int thread)
     product *p = ctx;
     const infq_weight *w = p->w;
     int64_t K = w->n_cols, N = w->n_rows;
-    int32_t *sums = (int32_t *)(void *)(p->scratch + (size_t)thread * p->stride);
+    float *scale = (float *)(void *)(p->scratch + (size_t)thread * p->stride);
+    int32_t *sums = (int32_t *)(void *)(scale + p->block);
 
     for (int64_t b = begin; b < end; b++) {
         int64_t n0 = b * p->block, n = N - n0 < p->block ? N - n0 : p->block;
         const int8_t *rows = (const int8_t *)w->codes.data + (size_t)n0 * w->codes.row_bytes;
         if (!infq_dnnl_i8(p->n_tokens, n, K, (const int8_t *)p->prep, rows, (int64_t)w->codes.row_bytes, sums))
             p->failed = 1;
-        for (int64_t j = 0; j < n; j++) {
-            float s = infq_cpu_scale(w, n0 + j, 0);
-            for (int64_t i = 0; i < p->n_tokens; i++)
-                p->a->y[i * N + n0 + j] = infq_cpu_i8_out(sums[i * n + j], p->x_scale[i], s, p->a->bias, n0 + j);
-        }
+        for (int64_t j = 0; j < n; j++)
+            scale[j] = infq_cpu_scale(w, n0 + j, 0);
+        for (int64_t i = 0; i < p->n_tokens; i++)
+            for (int64_t j = 0; j < n; j++)
+                p->a->y[i * N + n0 + j] = infq_cpu_i8_out(sums[i * n + j], p->x_scale[i], scale[j], p->a->bias, n0 + j);
     }
 }
 
@@ -314,8 +318,8 @@ static infq_status many_rows(infq_cpu_state *s, product *p, infq_err *err)
     int64_t K = p->w->n_cols, N = p->w->n_rows;
     bool i8 = p->pw->kind == INFQ_FEW_I8;
 
-    p->block = 64;
-    INFQ_TRY(infq_cpu_threads_need(s, (size_t)(p->block * (i8 ? p->n_tokens : K)) * sizeof(float), &p->scratch, &p->stride,
+    p->block = 192;
+    INFQ_TRY(infq_cpu_threads_need(s, (size_t)(p->block * (i8 ? p->n_tokens + 1 : K)) * sizeof(float), &p->scratch, &p->stride,
                                    err));
     infq_par_for((N + p->block - 1) / p->block, 1, i8 ? many_i8_part : many_part, p);
     if (p->failed)
@@ -361,7 +365,9 @@ infq_status infq_cpu_matmul(void *state, const infq_matmul_args *a, infq_err *er
         infq_par_for(a->n_tokens, 16, act_part, &p);
         p.x = s->x.p;
     }
-    if (a->invariant)
-        return invariant_rows(s, &p, err);
-    return a->n_tokens <= INFQ_CPU_FEW ? few_rows(s, &p, err) : many_rows(s, &p, err);
+    if (!a->invariant && a->n_tokens <= INFQ_CPU_FEW)
+        return few_rows(s, &p, err);
+    if (!a->invariant && (a->n_tokens >= DNNL_ROWS || p.k->level == INFQ_CPU_SCALAR))
+        return many_rows(s, &p, err);
+    return invariant_rows(s, &p, err);
 }

@@ -65,6 +65,30 @@ static inline vf v_load_e4m3(const uint8_t *p)
     h = _mm_or_si128(h, _mm_and_si128(_mm_cmpeq_epi16(mag, _mm_set1_epi16(0x7f)), _mm_set1_epi16(0x7e00)));
     return _mm256_mul_ps(_mm256_cvtph_ps(h), _mm256_set1_ps(256.0f));
 }
+static inline void v_load2_e4m3(const uint8_t *p, vf *a, vf *b)
+{
+    __m256i h = _mm256_slli_epi16(_mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)p)), 7);
+
+    h = _mm256_and_si256(h, _mm256_set1_epi16((short)0xbfff));
+    *a = _mm256_cvtph_ps(_mm256_castsi256_si128(h));
+    *b = _mm256_cvtph_ps(_mm256_extracti128_si256(h, 1));
+}
+static inline bool any_e4m3_nan(const uint8_t *p, int64_t n)
+{
+    const __m256i sign = _mm256_set1_epi8((char)0x80), ones = _mm256_set1_epi8((char)0xff);
+    __m256i m = _mm256_setzero_si256();
+    int64_t i = 0;
+    bool any;
+
+    for (; i + 32 <= n; i += 32) {
+        __m256i v = _mm256_loadu_si256((const __m256i *)(const void *)(p + i));
+        m = _mm256_or_si256(m, _mm256_cmpeq_epi8(_mm256_or_si256(v, sign), ones));
+    }
+    any = _mm256_movemask_epi8(m) != 0;
+    for (; i < n; i++)
+        any |= (p[i] & 0x7f) == 0x7f;
+    return any;
+}
 static inline vf v_load_f32(const uint8_t *p) { return _mm256_loadu_ps((const float *)(const void *)p); }
 static inline void v_load_u4(const uint8_t *p, vf *a, vf *b)
 {

@@ -66,6 +66,30 @@ static inline vf v_load_e4m3(const uint8_t *p)
                                             _mm256_set1_epi16(0x7e00)));
     return _mm512_mul_ps(_mm512_cvtph_ps(h), _mm512_set1_ps(256.0f));
 }
+/* 2 * VW values times 2^-8, anything for NaN: the sign-extended byte moved by 7 has the sign twice, in bits 15 and 14. */
+static inline void v_load2_e4m3(const uint8_t *p, vf *a, vf *b)
+{
+    __m512i h = _mm512_slli_epi16(_mm512_cvtepi8_epi16(_mm256_loadu_si256((const __m256i *)p)), 7);
+
+    h = _mm512_and_si512(h, _mm512_set1_epi16((short)0xbfff));
+    *a = _mm512_cvtph_ps(_mm512_castsi512_si256(h));
+    *b = _mm512_cvtph_ps(_mm512_extracti64x4_epi64(h, 1));
+}
+/* Whether one of n bytes is an E4M3 NaN. */
+static inline bool any_e4m3_nan(const uint8_t *p, int64_t n)
+{
+    const __m512i sign = _mm512_set1_epi8((char)0x80), ones = _mm512_set1_epi8((char)0xff);
+    __mmask64 m = 0;
+    int64_t i = 0;
+
+    for (; i + 64 <= n; i += 64)
+        m |= _mm512_cmpeq_epi8_mask(_mm512_or_si512(_mm512_loadu_si512(p + i), sign), ones);
+    if (i < n) {
+        __mmask64 t = ((__mmask64)1 << (n - i)) - 1;
+        m |= _mm512_cmpeq_epi8_mask(_mm512_or_si512(_mm512_maskz_loadu_epi8(t, p + i), sign), ones);
+    }
+    return m != 0;
+}
 static inline vf v_load_f32(const uint8_t *p) { return _mm512_loadu_ps(p); }
 static inline void v_load_u4(const uint8_t *p, vf *a, vf *b)
 {

@@ -60,6 +60,20 @@ static inline vf v_load_f16(const uint8_t *p)
 static inline vf v_load_u8(const uint8_t *p) { return (float)*p; }
 static inline vf v_load_i8(const uint8_t *p) { return (float)(int8_t)*p; }
 static inline vf v_load_e4m3(const uint8_t *p) { return infq_e4m3_decode(*p); }
+/* 2 * VW values times 2^-8, anything for NaN (speed: see simd_avx512.h). */
+static inline void v_load2_e4m3(const uint8_t *p, vf *a, vf *b)
+{
+    *a = infq_e4m3_decode(p[0]) * (1.0f / 256.0f);
+    *b = infq_e4m3_decode(p[1]) * (1.0f / 256.0f);
+}
+/* Whether one of n bytes is an E4M3 NaN. */
+static inline bool any_e4m3_nan(const uint8_t *p, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        if ((p[i] & 0x7f) == 0x7f)
+            return true;
+    return false;
+}
 static inline vf v_load_f32(const uint8_t *p) { return v_load((const float *)(const void *)p); }
 /* 2 * VW codes of VW bytes, low nibble first. */
 static inline void v_load_u4(const uint8_t *p, vf *a, vf *b)

@@ -369,6 +369,25 @@ infq_status infq_dir_sync(const char *dir, infq_err *err)
     return st;
 }
 
+infq_status infq_file_rename(const char *from, const char *to, bool replace, infq_err *err)
+{
+    int rc = -1;
+
+    if (!planned_failure()) {
+        rc = replace ? rename(from, to) : renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE);
+        // Not every file system knows the flag.
+        if (rc && !replace && (errno == EINVAL || errno == ENOSYS)) {
+            errno = EEXIST;
+            rc = infq_path_exists(to) ? -1 : rename(from, to);
+        }
+    }
+    if (!rc)
+        return INFQ_E_OK;
+    if (errno == EEXIST && !replace)
+        return infq_err_set(err, INFQ_E_EXISTS, "%s exists", to);
+    return infq_err_set(err, INFQ_E_IO, "%s: rename failed: %s", to, strerror(errno));
+}
+
 infq_status infq_file_write_atomic(const char *path, const void *p, size_t n, bool replace, infq_err *err)
 {
     infq_outfile *f = NULL;

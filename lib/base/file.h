@@ -44,6 +44,8 @@ void infq_outfile_free(infq_outfile *f);
 /* Writes a whole file beside path, fsyncs, renames. Without `replace`, EXISTS when path is there. */
 infq_status infq_file_write_atomic(const char *path, const void *p, size_t n, bool replace, infq_err *err);
 infq_status infq_file_copy(const char *from, const char *to, infq_err *err); /* bytes equal, fsynced */
+/* rename(2). Without `replace`, EXISTS when `to` is there. */
+infq_status infq_file_rename(const char *from, const char *to, bool replace, infq_err *err);
 /* fsync of the folder that holds path, so that a rename in it lasts. */
 infq_status infq_dir_sync(const char *dir, infq_err *err);
 

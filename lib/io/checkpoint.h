@@ -4,7 +4,8 @@
  * model.safetensors beside it is warned of, missing shards are an error that lists them, index and shards must name
  * the same tensors; a wrong total_size is a warning. Without an index: every *.safetensors of the folder itself is read
  * (sorted); a name in two files is an error. Tensors in shards that the index does not name (MTP files) are kept too,
- * if the file is not a stray copy of an indexed tensor. */
+ * if the file is not a stray copy of indexed tensors; a file with both kinds is an error. consolidated*.safetensors
+ * (Mistral's second copy of the model) beside other shards is left out and warned of. docs/format/folder.md. */
 #ifndef INFQ_IO_CHECKPOINT_H
 #define INFQ_IO_CHECKPOINT_H
 
@@ -49,13 +50,14 @@ void infq_checkpoint_ahead(const infq_checkpoint *ck, const infq_ck_tensor *t, u
 size_t infq_checkpoint_shard_count(const infq_checkpoint *ck);
 const char *infq_checkpoint_shard_name(const infq_checkpoint *ck, size_t i); /* file name without folder */
 uint64_t infq_checkpoint_shard_bytes(const infq_checkpoint *ck, size_t i);
-/* Side files of the folder, by name: everything that is neither weights, index, nor config.json (tokenizer, licence,
- * templates, generation_config.json, sub-folders are left out and warned of). */
+/* Side files of the folder, by name: everything that is neither weights (of any container), index, config.json nor
+ * infq.json (the receipt of an earlier run), so tokenizer, licence, templates, generation_config.json. Sub-folders and
+ * other containers' weights are left out and warned of. */
 size_t infq_checkpoint_side_count(const infq_checkpoint *ck);
 const char *infq_checkpoint_side_name(const infq_checkpoint *ck, size_t i);
-/* SHA-256 over all shard files' names and contents plus config.json, hex. Reads everything; drops pages. */
+/* SHA-256 over all shard files' names, sizes and contents plus config.json, hex. Reads everything; drops pages. */
 infq_status infq_checkpoint_digest(const infq_checkpoint *ck, const infq_log *log, char hex[65], infq_err *err);
-/* Metadata pairs of all shards. */
+/* Metadata pairs of all shards, each key once; where shards differ the first one's value (warned of). */
 size_t infq_checkpoint_meta_count(const infq_checkpoint *ck);
 void infq_checkpoint_meta_get(const infq_checkpoint *ck, size_t i, const char **key, const char **value);
 

@@ -91,7 +91,7 @@ infq_status infq_seq_reserve(infq_seq *s, int64_t n, infq_err *err)
 
     INFQ_TRY(grow_table(s, want, err));
     while (s->n_pages < want) {
-        float *page;
+        float *page = NULL;
         INFQ_TRY(take_page(s->m, &page, err));
         for (int64_t l = 0; l < s->m->c.n_layers; l++) {
             s->k[l * s->cap_pages + s->n_pages] = page + (size_t)(2 * l) * floats;
