@@ -18,10 +18,10 @@ static infq_err err;
 
 static const char *in_dir(const char *dir, const char *name)
 {
-    static char path[4][512];
+    static char path[32][512];
     static int at;
 
-    at = (at + 1) % 4;
+    at = (at + 1) % 32;
     snprintf(path[at], sizeof(path[at]), "%s/%s", dir, name);
     return path[at];
 }

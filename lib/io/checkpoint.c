@@ -259,10 +259,24 @@ static bool is_consolidated(const char *name)
     return infq_str_starts(name, "consolidated") && infq_str_ends(name, ".safetensors");
 }
 
+#define ONE_FILE "model.safetensors"
+
+// Without an index, a model.safetensors is the whole model, as for every loader of such folders.
+static infq_status open_single(opening *o, infq_err *err)
+{
+    for (size_t i = 0; i < o->n_files; i++)
+        if (infq_str_ends(o->files[i], ".safetensors") && strcmp(o->files[i], ONE_FILE) != 0)
+            infq_warn(o->log, "%s: %s lies beside " ONE_FILE " and no index names it; it is left out", folder_name(o),
+                      o->files[i]);
+    return open_named(o, ONE_FILE, false, err);
+}
+
 static infq_status open_shards(opening *o, infq_err *err)
 {
     bool others = false;
 
+    if (!o->index && has(o->in_folder, ONE_FILE))
+        return open_single(o, err);
     for (size_t i = 0; i < o->n_files; i++) {
         const char *f = o->files[i];
         if (o->index ? has(o->index_files, f) : infq_str_ends(f, ".safetensors") && !is_consolidated(f)) {

@@ -2,8 +2,8 @@
  *
  * Folder rules (specs 2, cases B05 to B11): with model.safetensors.index.json the index decides; a stray
  * model.safetensors beside it is warned of, missing shards are an error that lists them, index and shards must name
- * the same tensors; a wrong total_size is a warning. Without an index: every *.safetensors of the folder itself is read
- * (sorted); a name in two files is an error. Tensors in shards that the index does not name (MTP files) are kept too,
+ * the same tensors; a wrong total_size is a warning. Without an index: model.safetensors alone if
+ * it is there (others are warned of), else every *.safetensors of the folder (sorted); a name in two files is an error. Tensors in shards that the index does not name (MTP files) are kept too,
  * if the file is not a stray copy of indexed tensors; a file with both kinds is an error. consolidated*.safetensors
  * (Mistral's second copy of the model) beside other shards is left out and warned of. docs/format/folder.md. */
 #ifndef INFQ_IO_CHECKPOINT_H
