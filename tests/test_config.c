@@ -2,7 +2,7 @@
 
 #include "lib/model/arch_int.h"
 #include "tests/testlib.h"
-#include "tests/tiny_model.h"
+#include "tests/engine_model.h"
 
 static const infq_log quiet;
 

@@ -3,7 +3,7 @@
 #include "lib/base/cpu.h"
 #include "lib/base/par.h"
 #include "tests/testlib.h"
-#include "tests/tiny_model.h"
+#include "tests/engine_model.h"
 
 static const infq_log quiet;
 
