@@ -136,7 +136,8 @@ static const infq_module *quantized_module(job *j, const infq_ck_tensor *t, infq
 static infq_dtype target(const job *j, const infq_ck_tensor *t)
 {
     bool plain = t->dtype == INFQ_DTYPE_F64 || t->dtype == INFQ_DTYPE_F32 || t->dtype == INFQ_DTYPE_F16 ||
-                 t->dtype == INFQ_DTYPE_BF16 || t->dtype == INFQ_DTYPE_F8_E4M3 || t->dtype == INFQ_DTYPE_F8_E5M2;
+                 t->dtype == INFQ_DTYPE_BF16 || t->dtype == INFQ_DTYPE_F8_E4M3 || t->dtype == INFQ_DTYPE_F8_E5M2 ||
+                 t->dtype == INFQ_DTYPE_F8_E8M0 || t->dtype == INFQ_DTYPE_F4;
 
     return j->o->cast && plain ? j->o->dtype : t->dtype;
 }
@@ -200,13 +201,13 @@ static infq_status copy_bytes(job *j, const infq_ck_tensor *t, infq_err *err)
 static infq_status cast_tensor(job *j, const infq_ck_tensor *t, infq_err *err)
 {
     const uint8_t *src = infq_checkpoint_data(j->ck, t);
-    size_t width = (size_t)infq_dtype_bits(t->dtype) / 8;
+    uint64_t bits = (uint64_t)infq_dtype_bits(t->dtype); // pieces hold an even number of elements: whole bytes
 
     for (int64_t at = 0; at < t->n_elems; at += INFQ_CONVERT_STEP) {
         int64_t n = t->n_elems - at < INFQ_CONVERT_STEP ? t->n_elems - at : INFQ_CONVERT_STEP;
-        INFQ_TRY(infq_convert_to_f32(t->dtype, src + (size_t)at * width, n, j->x, err));
+        INFQ_TRY(infq_convert_to_f32(t->dtype, src + (uint64_t)at * bits / 8, n, j->x, err));
         INFQ_TRY(infq_convert_put(j->to, t->name, j->o->dtype, j->x, at, n, j->buf, err));
-        infq_checkpoint_drop(j->ck, t, (uint64_t)at * width, (uint64_t)(at + n) * width);
+        infq_checkpoint_drop(j->ck, t, (uint64_t)at * bits / 8, (uint64_t)(at + n) * bits / 8);
     }
     j->rep.n_cast++;
     return INFQ_E_OK;

@@ -225,6 +225,14 @@ infq_status infq_dtype_to_f32(infq_dtype t, const void *src, int64_t n, float *d
         for (int64_t i = 0; i < n; i++)
             dst[i] = infq_e5m2_decode(p[i]);
         break;
+    case INFQ_DTYPE_F8_E8M0:
+        for (int64_t i = 0; i < n; i++)
+            dst[i] = infq_e8m0_decode(p[i]);
+        break;
+    case INFQ_DTYPE_F4:
+        for (int64_t i = 0; i < n; i++)
+            dst[i] = infq_e2m1_decode((uint8_t)(p[i / 2] >> 4 * (i % 2)));
+        break;
     default:
         return infq_err_set(err, INFQ_E_UNSUPPORTED, "%s does not hold floats that can be read as f32",
                             infq_dtype_name(t));

@@ -67,7 +67,8 @@ float infq_nf4_decode(uint8_t code);
 /* Rounds to nearest, ties to even, in the current (default) rounding mode; |x| < 2^31. */
 int32_t infq_rne(float x);
 
-/* n elements of a float dtype to or from F32; src and dst need no alignment. UNSUPPORTED for others.
+/* n elements of a float dtype to or from F32; src and dst need no alignment. Reading also knows F8_E8M0 and F4 (low
+ * nibble first). UNSUPPORTED for others.
  * Narrowing F64 rounds to nearest even once. */
 infq_status infq_dtype_to_f32(infq_dtype t, const void *src, int64_t n, float *dst, infq_err *err);
 infq_status infq_dtype_from_f32(infq_dtype t, const float *src, int64_t n, void *dst, infq_err *err);
