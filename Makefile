@@ -60,7 +60,12 @@ $(BUILD)/obj/%.o: %.c Makefile
 $(BUILD)/obj/kernels/cpu/%_avx2.o: isa = $(ISA_avx2)
 $(BUILD)/obj/kernels/cpu/%_avx512.o: isa = $(ISA_avx512)
 $(BUILD)/obj/kernels/cpu/%_vnni.o: isa = $(ISA_vnni)
+ifeq ($(SAN),1)
+# Checks in every lane of inlined kernels would compile for minutes.
+$(BUILD)/obj/kernels/cpu/%.o: CFLAGS_BASE += -O1 -fno-inline -g1
+else
 $(BUILD)/obj/kernels/cpu/%.o: CFLAGS_BASE += -O3
+endif
 
 $(LIB): $(LIB_OBJ)
 	@rm -f $@
