@@ -4,7 +4,7 @@
 usage: results.py [--only SECTION,...] [--model DIR] [--out FILE]     sections: quantize quality tasks speed big kill
 Each section's figures are kept in build/results/SECTION.json; the page is made from what is there, so one section can be repeated.
 """
-import argparse, hashlib, json, os, random, re, resource, shutil, signal, subprocess, sys, time
+import argparse, hashlib, json, os, random, shutil, signal, struct, subprocess, sys, time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 B = os.path.join(ROOT, 'build')
@@ -26,20 +26,6 @@ def run(args, ok=(0,)):
 
 def tool(name, *args, ok=(0,)):
     return run([os.path.join(B, name)] + list(args), ok)
-
-
-def find(j, pattern):
-    """first value whose dotted path matches"""
-    def walk(x, path):
-        if re.search(pattern + '$', path):
-            yield x
-        if isinstance(x, dict):
-            for k, v in x.items():
-                yield from walk(v, path + '.' + k if path else k)
-        elif isinstance(x, list):
-            for i, v in enumerate(x):
-                yield from walk(v, '%s.%d' % (path, i))
-    return next(walk(j, ''), None)
 
 
 def keep(section, data):
@@ -94,8 +80,8 @@ def tasks(a):
     names = ['hellaswag=%s/data/hellaswag/hellaswag_val_first1000.jsonl' % SHARED] + ['blimp=%s/data/blimp/%s.jsonl' % (SHARED, n) for n in BLIMP]
     names = [n if os.path.exists(n.split('=')[1]) else n + '.gz' for n in names]
     out = out_of('W4A16', 'search', [])
-    j, wall, code = tool('infeval', a.model, out, '--tasks', ','.join(names), '--limit', '400', '--json', '--quiet', ok=(0, 1, 6))
-    keep('tasks', dict(result=json.loads(j), exit=code, wall_s=wall, files=[os.path.basename(n) for n in names]))
+    text, wall, code = tool('infeval', a.model, out, '--tasks', ','.join(names), '--limit', '400', '--quiet', ok=(0, 1, 6))
+    keep('tasks', dict(text=text, exit=code, wall_s=wall, files=[os.path.basename(n) for n in names]))
 
 
 def speed(a):
@@ -147,7 +133,6 @@ def big(a):
         base = bytearray()
         for _ in range(1 << 20):
             x = rng.gauss(0, 0.02)
-            import struct
             base += struct.pack('<f', x)[2:]
         base = bytes(base)
         with open(folder + '/model.safetensors', 'wb') as o:
@@ -206,10 +191,6 @@ def kill(a):
     keep('kill', dict(kills=20, finished_before_kill=done, incomplete_seen=seen, same_bytes=digest(out) == want))
 
 
-def number(x, digits=3):
-    return '–' if x is None else '%.*f' % (digits, x)
-
-
 def page(a):
     def load(s):
         p = '%s/results/%s.json' % (B, s)
@@ -226,11 +207,10 @@ def page(a):
               '| --- | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | --- | --- |']
         for r in q['rows']:
             j = r['report']
-            o.append('| %s | %s | %s | %s | %s | %s | %s | %s (%s) | %s | %s | %s |' % (
-                r['scheme'], r['method'], r['extra'], number((find(j, 'bytes_out|output_bytes|weight_bytes') or 0) / 1e6, 1), number(find(j, 'bits_per_weight'), 3),
-                number(find(j, 'bits_per_quantized_weight|quantized_bits_per_weight'), 3), number(find(j, 'elapsed_s|seconds'), 2), number((find(j, 'peak_bytes|rss_peak_bytes') or 0) / 1e6, 1),
-                number((find(j, 'memory_bytes|planned_peak_bytes|peak_memory_bytes') or 0) / 1e6, 1), number(find(r['verify'], 'largest_relative_error'), 4),
-                'pass' if find(r['verify'], 'passed') else 'FAIL', r.get('check_hf', 'not run')))
+            o.append('| %s | %s | %s | %.1f | %.3f | %.3f | %.2f | %.1f (%.1f) | %.4f | %s | %s |' % (
+                j['plan']['scheme'], r['method'], r['extra'], j['plan']['file_bytes_out'] / 1e6, j['plan']['bits_per_weight'], j['plan']['bits_per_weight_quantized'],
+                j['seconds'], j['peak_memory_bytes'] / 1e6, j['plan']['peak_memory_bytes'] / 1e6, r['verify']['result']['largest_relative_error'],
+                'pass' if r['verify']['result']['passed'] else 'FAIL', r.get('check_hf', 'not run')))
         o.append('')
     k = load('quality')
     if k:
@@ -238,15 +218,14 @@ def page(a):
               'Commit %s, %s.' % (k['tokens'], k['commit'], k['at']), '',
               '| scheme | method | options | KLD | SE | median | 99 % | same top | ln ppl ratio |', '| --- | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |']
         for r in k['rows']:
-            j = r['result']
-            o.append('| %s | %s | %s | %s | %s | %s | %s | %s | %s |' % (r['scheme'], r['method'], r['extra'], *[number(find(j, p), 5) for p in (
-                r'all\.kld|all\.mean|kld\.mean', r'all\.kld_se|all\.se|kld\.se', r'all\.median|all\.kld_med|kld\.median', r'all\.p99|all\.kld_p99|kld\.p99',
-                r'all\.same_top|all\.top1|same_top', r'all\.ln_ppl_ratio|all\.ln_ratio|ln_ppl_ratio')]))
-        o += ['', 'Perplexity of the original: ' + ', '.join('%s %s' % (c, number(find(j, r'perplexity|ppl'), 4)) for c, j in k['ppl'].items()) + '.', '']
+            d = r['result']['texts'][0]['distance'][0]['all']
+            o.append('| %s | %s | %s | %.5f | %.5f | %.5f | %.4f | %.4f | %.5f |' % (r['scheme'], r['method'], r['extra'], d['kld_mean'], d['kld_stderr'], d['kld_median'],
+                                                                                  d['kld_p99'], d['same_top'], d['ln_ratio']))
+        o += ['', 'Perplexity of the original: ' + ', '.join('%s %.4f' % (c, j['texts'][0]['perplexity']['models'][0]['ppl']) for c, j in k['ppl'].items()) + '.', '']
     t = load('tasks')
     if t:
         o += ['## Tasks', '', '`infeval MODEL MODEL-W4A16-G64 --tasks ... --limit 400` (HellaSwag, ten BLiMP paradigms), %.0f s, exit code %d. Commit %s, %s.' % (
-            t['wall_s'], t['exit'], t['commit'], t['at']), '', '```', json.dumps(find(t['result'], 'comparison|comparisons|verdict') or t['result'], indent=1)[:6000], '```', '']
+            t['wall_s'], t['exit'], t['commit'], t['at']), '', '```', t['text'].strip(), '```', '']
     s = load('speed')
     if s:
         o += ['## Speed of the engine', '', '`infbench OUT --prompt-tokens 512 --max-tokens 33`. Commit %s, %s.' % (s['commit'], s['at']), '',
@@ -271,8 +250,8 @@ def page(a):
               'Commit %s, %s.' % (g['commit'], g['at']), '', '| method | seconds | MB/s of input | peak MB | planned MB | largest tensor MB |', '| --- | ---: | ---: | ---: | ---: | ---: |']
         for r in g['rows']:
             j = r['report']
-            o.append('| %s | %.1f | %.0f | %s | %s | %.0f |' % (r['method'], r['wall_s'], r['bytes'] / 1e6 / r['wall_s'], number((find(j, 'peak_bytes|rss_peak_bytes') or 0) / 1e6, 1),
-                                                             number((find(j, 'memory_bytes|planned_peak_bytes|peak_memory_bytes') or 0) / 1e6, 1), g['largest_tensor'] / 1e6))
+            o.append('| %s | %.1f | %.0f | %s | %s | %.0f |' % (r['method'], r['wall_s'], r['bytes'] / 1e6 / r['wall_s'], '%.1f' % (j['peak_memory_bytes'] / 1e6),
+                                                             '%.1f' % (j['plan']['peak_memory_bytes'] / 1e6), g['largest_tensor'] / 1e6))
         o.append('')
     d = load('kill')
     if d:
@@ -283,6 +262,7 @@ def page(a):
 
 
 def main():
+    os.makedirs(B + '/results/out', exist_ok=True)
     p = argparse.ArgumentParser()
     p.add_argument('--only', default='quantize,quality,tasks,speed,big,kill')
     p.add_argument('--model', default=B + '/models/smollm2-135m')
