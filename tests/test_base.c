@@ -62,6 +62,20 @@ START_TEST(mem_counts_and_fails_the_nth_call)
 }
 END_TEST
 
+START_TEST(peak_memory_follows_what_was_touched)
+{
+    size_t before = infq_mem_rss_peak(), n = (size_t)64 << 20;
+    char *p = infq_mem_alloc(n);
+
+    ck_assert_uint_gt(before, 0);
+    for (size_t i = 0; i < n; i += 4096)
+        ((volatile char *)p)[i] = 1;
+    ck_assert_uint_ge(infq_mem_rss_peak(), before + n * 9 / 10);
+    infq_mem_free(p);
+    ck_assert_uint_lt(infq_mem_rss_now(), before + n / 2);
+}
+END_TEST
+
 START_TEST(arena_gives_back_what_came_after_the_mark)
 {
     infq_arena *a = NULL;
@@ -414,6 +428,7 @@ int main(void)
     tcase_add_test(t, err_puts_what_a_caller_knows_in_front);
     tcase_add_test(t, err_cuts_what_is_too_long);
     tcase_add_test(t, mem_counts_and_fails_the_nth_call);
+    tcase_add_test(t, peak_memory_follows_what_was_touched);
     tcase_add_test(t, arena_gives_back_what_came_after_the_mark);
     tcase_add_test(t, buf_reports_memory_that_ran_out_once);
     tcase_add_test(t, cursor_keeps_the_first_failure);

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 /* Every block starts with its size; the header keeps the block aligned to 64. */
@@ -158,11 +157,20 @@ void infq_mem_fail_at(size_t n)
     atomic_store(&fail_at, n);
 }
 
+// Not getrusage: its maximum is inherited from the process that started us.
 size_t infq_mem_rss_peak(void)
 {
-    struct rusage u;
+    char line[128];
+    unsigned long kib = 0;
+    FILE *f = fopen("/proc/self/status", "r");
 
-    return getrusage(RUSAGE_SELF, &u) == 0 ? (size_t)u.ru_maxrss * 1024 : 0;
+    if (!f)
+        return 0;
+    while (fgets(line, sizeof(line), f))
+        if (sscanf(line, "VmHWM: %lu kB", &kib) == 1)
+            break;
+    fclose(f);
+    return kib * (size_t)1024;
 }
 
 size_t infq_mem_rss_now(void)
