@@ -1,0 +1,1 @@
+infbench "$ROOT/evals/demo-model" --backend cuda --quiet

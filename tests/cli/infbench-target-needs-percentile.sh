@@ -1,0 +1,1 @@
+infbench "$ROOT/evals/demo-model" --target "mean ttft < 5ms"

@@ -1,0 +1,1 @@
+cp "$ROOT/evals/demo-model/model.safetensors" m.safetensors; infq generate m.safetensors

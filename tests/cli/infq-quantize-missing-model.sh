@@ -1,0 +1,1 @@
+infq quantize --bits 4 no/such/model
