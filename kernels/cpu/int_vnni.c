@@ -144,7 +144,7 @@ static inline __attribute__((always_inline)) void int_rows(const infq_cpu_few *a
                     __m512i v = _mm512_maskz_loadu_epi8(m, code[i] + b * 64);
                     __m512i hi = _mm512_setzero_si512(), lo = zero == INFQ_ELEM_NONE ? mid : hi;
                     __m512 f;
-                    _mm_prefetch((const char *)code[i] + b * 64 + 2048, _MM_HINT_T0);
+                    _mm_prefetch((const char *)code[i] + b * 64 + 4096, _MM_HINT_T0);
                     if (u4) {
                         __m512i even = _mm512_and_si512(v, nibble), odd = _mm512_and_si512(_mm512_srli_epi16(v, 4), nibble);
                         hi = _mm512_dpbusd_epi32(hi, even, _mm512_loadu_si512(x4->even_hi));
@@ -249,7 +249,7 @@ static inline __attribute__((always_inline)) void i8_rows(const infq_cpu_few *a,
             sum = _mm512_dpbusd_epi32(sum, ones, xv);
             for (int i = 0; i < nr; i++) {
                 __m512i wv = _mm512_maskz_loadu_epi8(m, p + (size_t)i * w->codes.row_bytes + k);
-                _mm_prefetch((const char *)p + (size_t)i * w->codes.row_bytes + k + 2048, _MM_HINT_T0);
+                _mm_prefetch((const char *)p + (size_t)i * w->codes.row_bytes + k + 4096, _MM_HINT_T0);
                 acc[i] = _mm512_dpbusd_epi32(acc[i], _mm512_xor_si512(wv, flip), xv);
             }
         }
