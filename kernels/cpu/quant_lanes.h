@@ -1,4 +1,4 @@
-/* Sixteen F32 lanes, spelled for AVX-512, for AVX2 (two halves) and in plain C. Every operation gives the same bits in all
+/* Sixteen F32 lanes, spelled for AVX-512, for AVX2 (two halves) and for any processor. Every operation gives the same bits in all
  * three: no fused products, min and max return the second operand when the first is not smaller (larger), sums use one tree. */
 #ifndef INFQ_KERNELS_CPU_QUANT_LANES_H
 #define INFQ_KERNELS_CPU_QUANT_LANES_H
@@ -131,118 +131,98 @@ static inline float v_top(vf x)
 
 #else
 
+/* Quarters in the vector extension of gcc and clang: what every processor has, and plain C to the sanitizers. */
+typedef float f4 __attribute__((vector_size(16)));
+typedef uint32_t u4 __attribute__((vector_size(16)));
+typedef int32_t i4 __attribute__((vector_size(16)));
 typedef struct {
-    float v[LANES];
+    f4 a, b, c, d;
 } vf;
 typedef struct {
-    uint32_t v[LANES];
+    u4 a, b, c, d;
 } vi;
 typedef vi vm;
 
-#define EACH for (int l = 0; l < LANES; l++)
-#define V2(name, expr)                                                                             \
-    static inline vf name(vf a, vf b)                                                              \
+#define OF2(type, name, op)                                                                        \
+    static inline type name(type x, type y)                                                        \
     {                                                                                              \
-        EACH a.v[l] = expr;                                                                        \
-        return a;                                                                                  \
+        return (type){ x.a op y.a, x.b op y.b, x.c op y.c, x.d op y.d };                           \
     }
-#define I2(name, expr)                                                                             \
-    static inline vi name(vi a, vi b)                                                              \
-    {                                                                                              \
-        EACH a.v[l] = expr;                                                                        \
-        return a;                                                                                  \
-    }
-V2(v_add, a.v[l] + b.v[l])
-V2(v_sub, a.v[l] - b.v[l])
-V2(v_mul, a.v[l] * b.v[l])
-V2(v_div, a.v[l] / b.v[l])
-V2(v_min, a.v[l] < b.v[l] ? a.v[l] : b.v[l])
-V2(v_max, a.v[l] > b.v[l] ? a.v[l] : b.v[l])
-I2(i_add, a.v[l] + b.v[l])
-I2(i_sub, a.v[l] - b.v[l])
-I2(i_and, a.v[l] & b.v[l])
-I2(i_or, a.v[l] | b.v[l])
-#undef V2
-#undef I2
+OF2(vf, v_add, +)
+OF2(vf, v_sub, -)
+OF2(vf, v_mul, *)
+OF2(vf, v_div, /)
+OF2(vi, i_add, +)
+OF2(vi, i_sub, -)
+OF2(vi, i_and, &)
+OF2(vi, i_or, |)
+#undef OF2
 static inline vf v_load(const float *p)
 {
-    vf a;
+    vf x;
 
-    memcpy(&a, p, sizeof(a));
-    return a;
+    memcpy(&x, p, sizeof(x));
+    return x;
 }
-static inline void v_store(float *p, vf a) { memcpy(p, &a, sizeof(a)); }
+static inline void v_store(float *p, vf x) { memcpy(p, &x, sizeof(x)); }
 static inline vf v_set(float x)
 {
-    vf a;
+    f4 q = { x, x, x, x };
 
-    EACH a.v[l] = x;
-    return a;
+    return (vf){ q, q, q, q };
 }
 static inline vi i_set(uint32_t x)
 {
-    vi a;
+    u4 q = { x, x, x, x };
 
-    EACH a.v[l] = x;
-    return a;
+    return (vi){ q, q, q, q };
 }
-static inline vi v_bits(vf a)
+static inline vi v_bits(vf x) { return (vi){ (u4)x.a, (u4)x.b, (u4)x.c, (u4)x.d }; }
+static inline vf v_float(vi x) { return (vf){ (f4)x.a, (f4)x.b, (f4)x.c, (f4)x.d }; }
+static inline vm v_lt(vf x, vf y)
 {
-    vi b;
+    return (vm){ (u4)(x.a < y.a), (u4)(x.b < y.b), (u4)(x.c < y.c), (u4)(x.d < y.d) };
+}
+static inline vi i_sel(vm m, vi x, vi y)
+{
+    return (vi){ (m.a & x.a) | (~m.a & y.a), (m.b & x.b) | (~m.b & y.b), (m.c & x.c) | (~m.c & y.c),
+                 (m.d & x.d) | (~m.d & y.d) };
+}
+static inline vf v_sel(vm m, vf x, vf y) { return v_float(i_sel(m, v_bits(x), v_bits(y))); }
+static inline vf v_min(vf x, vf y) { return v_sel(v_lt(x, y), x, y); }
+static inline vf v_max(vf x, vf y) { return v_sel(v_lt(y, x), x, y); }
+static inline vi i_shr(vi x, int n) { return (vi){ x.a >> n, x.b >> n, x.c >> n, x.d >> n }; }
+static inline vi i_of(vf x)
+{
+    return (vi){ (u4)__builtin_convertvector(x.a, i4), (u4)__builtin_convertvector(x.b, i4),
+                 (u4)__builtin_convertvector(x.c, i4), (u4)__builtin_convertvector(x.d, i4) };
+}
+static inline void i_store_u8(uint8_t *p, vi x)
+{
+    uint32_t v[LANES];
 
-    memcpy(&b, &a, sizeof(b));
-    return b;
-}
-static inline vf v_float(vi a)
-{
-    vf b;
-
-    memcpy(&b, &a, sizeof(b));
-    return b;
-}
-static inline vm v_lt(vf a, vf b)
-{
-    vm m;
-
-    EACH m.v[l] = a.v[l] < b.v[l] ? UINT32_MAX : 0;
-    return m;
-}
-static inline vi i_sel(vm m, vi a, vi b)
-{
-    EACH a.v[l] = (m.v[l] & a.v[l]) | (~m.v[l] & b.v[l]);
-    return a;
-}
-static inline vf v_sel(vm m, vf a, vf b) { return v_float(i_sel(m, v_bits(a), v_bits(b))); }
-static inline vi i_shr(vi a, int n)
-{
-    EACH a.v[l] >>= n;
-    return a;
-}
-static inline vi i_of(vf a)
-{
-    vi b;
-
-    EACH b.v[l] = (uint32_t)(int32_t)a.v[l];
-    return b;
-}
-static inline void i_store_u8(uint8_t *p, vi a) { EACH p[l] = (uint8_t)a.v[l]; }
-
-static inline float v_sum(vf a)
-{
-    for (int n = LANES / 2; n > 0; n /= 2)
-        for (int l = 0; l < n; l++)
-            a.v[l] += a.v[l + n];
-    return a.v[0];
+    memcpy(v, &x, sizeof(v));
+    for (int l = 0; l < LANES; l++)
+        p[l] = (uint8_t)v[l];
 }
 
-static inline float v_top(vf a)
+static inline float v_sum(vf x)
 {
-    for (int n = LANES / 2; n > 0; n /= 2)
-        for (int l = 0; l < n; l++)
-            a.v[l] = a.v[l] > a.v[l + n] ? a.v[l] : a.v[l + n];
-    return a.v[0];
+    f4 q = (x.a + x.c) + (x.b + x.d);
+
+    return (q[0] + q[2]) + (q[1] + q[3]);
 }
-#undef EACH
+
+static inline float v_top(vf x)
+{
+    float v[LANES], top;
+
+    v_store(v, x);
+    top = v[0];
+    for (int l = 1; l < LANES; l++)
+        top = top > v[l] ? top : v[l];
+    return top;
+}
 
 #endif
 
