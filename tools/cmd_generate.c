@@ -3,7 +3,6 @@
 
 #include "lib/base/cpu.h"
 #include "lib/base/par.h"
-#include "lib/base/str.h"
 #include "lib/io/tokenizer.h"
 #include "lib/model/model.h"
 #include "tools/cmd.h"
@@ -45,9 +44,12 @@ typedef struct {
     infq_tokenizer *tok;
     infq_seq *seq;
     float *hidden, *logits;
-    infq_ids prompt, out;
-    infq_buf text;        // decoded so far
-    size_t n_shown;       // bytes of it that are on standard output
+    int64_t n_choices;    // ids from here on are padding of the embedding: no token, never chosen
+    infq_ids ids;         // prompt, then what was generated
+    size_t n_prompt;
+    size_t from, shown;   // ids[from..shown) are decoded in front of ids[shown..), whose text is not out yet
+    infq_buf before, with; // text of ids[from..shown), of ids[from..n)
+    infq_buf text;        // all that is out
     int64_t ttft_ns, total_ns;
     const char *stopped;  // "eos" or "length"
 } session;
@@ -60,35 +62,29 @@ static bool is_eos(const infq_config *c, int32_t id)
     return false;
 }
 
-// Bytes of text that end with a whole character: the last one may still lack bytes.
-static size_t whole_characters(const infq_buf *t)
-{
-    size_t n = t->n, from;
+// What a token looks like can depend on the ones before it (leading spaces, characters of several tokens).
+#define CONTEXT_TOKENS 8
 
-    // A replacement character at the end stands for bytes that the next token may complete.
-    if (n >= 3 && memcmp(t->data + n - 3, "\xef\xbf\xbd", 3) == 0)
-        return n - 3;
-    for (from = n; from > 0 && n - from < 4; from--)
-        if (((unsigned char)t->data[from - 1] & 0xc0) != 0x80)
-            break;
-    if (from > 0)
-        from--;
-    return from + infq_utf8_check(t->data + from, n - from);
-}
-
-static infq_status show(session *s, bool last, infq_err *err)
+// Puts out the text of the new tokens, unless they end inside a character that the next ones may complete.
+static infq_status show(session *s, bool print, bool last, infq_err *err)
 {
     size_t n;
+    bool broken;
 
-    infq_buf_clear(&s->text);
-    INFQ_TRY(infq_tokenizer_decode(s->tok, s->out.data, s->out.n, true, &s->text, err));
-    n = last ? s->text.n : whole_characters(&s->text);
-    if (n > s->n_shown) {
-        if (fwrite(s->text.data + s->n_shown, 1, n - s->n_shown, stdout) != n - s->n_shown || fflush(stdout))
-            return infq_err_set(err, INFQ_E_IO, "standard output cannot be written");
-        s->n_shown = n;
-    }
-    return INFQ_E_OK;
+    infq_buf_clear(&s->before);
+    infq_buf_clear(&s->with);
+    INFQ_TRY(infq_tokenizer_decode(s->tok, s->ids.data + s->from, s->shown - s->from, true, &s->before, err));
+    INFQ_TRY(infq_tokenizer_decode(s->tok, s->ids.data + s->from, s->ids.n - s->from, true, &s->with, err));
+    broken = s->with.n >= 3 && memcmp(s->with.data + s->with.n - 3, "\xef\xbf\xbd", 3) == 0;
+    if (broken && !last && s->ids.n - s->shown < CONTEXT_TOKENS)
+        return INFQ_E_OK;
+    n = s->with.n > s->before.n ? s->with.n - s->before.n : 0;
+    if (print && n > 0 && (fwrite(s->with.data + s->before.n, 1, n, stdout) != n || fflush(stdout)))
+        return infq_err_set(err, INFQ_E_IO, "standard output cannot be written");
+    infq_buf_add(&s->text, s->with.data + s->with.n - n, n);
+    s->from = s->shown;
+    s->shown = s->ids.n;
+    return infq_buf_status(&s->text, err);
 }
 
 static infq_status open_all(session *s, const char *path, const options *o, const infq_log *log, infq_err *err)
@@ -106,51 +102,65 @@ static infq_status open_all(session *s, const char *path, const options *o, cons
     s->hidden = p;
     INFQ_TRY(infq_mem_new((size_t)c->vocab, sizeof(float), "logits", &p, err));
     s->logits = p;
-    INFQ_TRY(infq_tokenizer_encode(s->tok, o->prompt, strlen(o->prompt), INFQ_TOK_SPECIAL, &s->prompt, err));
-    if (s->prompt.n == 0 && infq_tokenizer_prefix(s->tok) >= 0)
-        infq_ids_push(&s->prompt, infq_tokenizer_prefix(s->tok));
-    INFQ_TRY(infq_ids_status(&s->prompt, err));
-    if (s->prompt.n == 0)
+    s->n_choices = infq_tokenizer_size(s->tok);
+    if (s->n_choices > c->vocab)
+        return infq_err_set(err, INFQ_E_FORMAT, "%s: the tokenizer has %lld ids, the embedding only %lld rows", path,
+                            (long long)s->n_choices, (long long)c->vocab);
+    INFQ_TRY(infq_tokenizer_encode(s->tok, o->prompt, strlen(o->prompt), INFQ_TOK_SPECIAL, &s->ids, err));
+    if (s->ids.n == 0 && infq_tokenizer_prefix(s->tok) >= 0)
+        infq_ids_push(&s->ids, infq_tokenizer_prefix(s->tok));
+    INFQ_TRY(infq_ids_status(&s->ids, err));
+    if (s->ids.n == 0)
         return infq_err_set(err, INFQ_E_USAGE, "--prompt is empty and %s has no BOS token", path);
+    s->n_prompt = s->shown = s->ids.n;
+    s->from = s->shown > CONTEXT_TOKENS ? s->shown - CONTEXT_TOKENS : 0;
     return infq_seq_new(s->m, &s->seq, err);
+}
+
+static infq_status next_token(session *s, const infq_sample_options *so, infq_rng *rng, int32_t *id, infq_err *err)
+{
+    infq_forward_options fo = { false, NULL, NULL };
+    size_t done = (size_t)infq_seq_len(s->seq);
+    infq_segment seg = { s->seq, s->ids.data + done, (int64_t)(s->ids.n - done), 1 };
+    int64_t bad;
+
+    INFQ_TRY(infq_model_forward(s->m, &seg, 1, &fo, s->hidden, err));
+    INFQ_TRY(infq_model_logits(s->m, s->hidden, 1, false, s->logits, err));
+    bad = infq_first_nonfinite(s->logits, s->n_choices);
+    if (bad >= 0)
+        return infq_err_set(err, INFQ_E_NUMERIC, "the logit of token %lld after %zu tokens is not finite", (long long)bad,
+                            s->ids.n);
+    *id = infq_sample(so, rng, s->logits, s->n_choices);
+    return INFQ_E_OK;
 }
 
 static infq_status generate(session *s, const options *o, infq_err *err)
 {
     const infq_config *c = infq_model_config(s->m);
-    infq_sample_options so = infq_sample_options_default();
-    infq_forward_options fo = { false, NULL, NULL };
-    infq_rng rng = infq_rng_seed((uint64_t)o->seed);
-    infq_segment seg = { s->seq, s->prompt.data, (int64_t)s->prompt.n, 1 };
+    infq_sample_options so = { o->temperature, o->top_k, o->top_p, (uint64_t)o->seed };
+    infq_rng rng = infq_rng_seed(so.seed);
     int64_t t0 = infq_time_ns();
-    int32_t id;
+    int32_t id = 0;
 
-    so.temperature = o->temperature;
-    so.top_k = o->top_k;
-    so.top_p = o->top_p;
-    so.seed = (uint64_t)o->seed;
     s->stopped = "length";
-    for (int64_t i = 0; i < o->max_tokens && !infq_interrupted; i++) {
-        INFQ_TRY(infq_model_forward(s->m, &seg, 1, &fo, s->hidden, err));
-        INFQ_TRY(infq_model_logits(s->m, s->hidden, 1, false, s->logits, err));
-        id = infq_sample(&so, &rng, s->logits, c->vocab);
+    for (int64_t i = 0; i < o->max_tokens; i++) {
+        if (infq_interrupted)
+            return infq_err_set(err, INFQ_E_INTERRUPTED, "interrupted after %lld tokens", (long long)i);
+        INFQ_TRY(next_token(s, &so, &rng, &id, err));
         if (i == 0)
             s->ttft_ns = infq_time_ns() - t0;
         if (is_eos(c, id)) {
             s->stopped = "eos";
             break;
         }
-        infq_ids_push(&s->out, id);
-        INFQ_TRY(infq_ids_status(&s->out, err));
-        if (!o->json)
-            INFQ_TRY(show(s, false, err));
-        if (infq_seq_len(s->seq) + 1 > c->max_positions)
+        infq_ids_push(&s->ids, id);
+        INFQ_TRY(infq_ids_status(&s->ids, err));
+        INFQ_TRY(show(s, !o->json, false, err));
+        if ((int64_t)s->ids.n > c->max_positions)
             break;
-        seg.tokens = &id;
-        seg.n_tokens = 1;
     }
     s->total_ns = infq_time_ns() - t0;
-    return INFQ_E_OK;
+    return show(s, !o->json, true, err);
 }
 
 static infq_status finish(session *s, const options *o, infq_err *err)
@@ -160,23 +170,20 @@ static infq_status finish(session *s, const options *o, infq_err *err)
     infq_status st;
 
     if (!o->json) {
-        INFQ_TRY(show(s, true, err));
         putchar('\n');
         return INFQ_E_OK;
     }
-    infq_buf_clear(&s->text);
-    INFQ_TRY(infq_tokenizer_decode(s->tok, s->out.data, s->out.n, true, &s->text, err));
     infq_buf_init(&doc);
     w = infq_jw_over(&doc, 0);
     infq_jw_obj(&w);
     infq_jw_key(&w, "schema");
     infq_jw_str(&w, "infq.generate.v1");
     infq_jw_key(&w, "prompt_tokens");
-    infq_jw_i64(&w, (int64_t)s->prompt.n);
+    infq_jw_i64(&w, (int64_t)s->n_prompt);
     infq_jw_key(&w, "tokens");
     infq_jw_arr(&w);
-    for (size_t i = 0; i < s->out.n; i++)
-        infq_jw_i64(&w, s->out.data[i]);
+    for (size_t i = s->n_prompt; i < s->ids.n; i++)
+        infq_jw_i64(&w, s->ids.data[i]);
     infq_jw_end_arr(&w);
     infq_jw_key(&w, "text");
     infq_jw_strn(&w, s->text.data, s->text.n);
@@ -210,6 +217,9 @@ int cmd_generate(int argc, char **argv)
         return 0;
     infq_par_threads_set((int)o.threads);
     memset(&s, 0, sizeof(s));
+    infq_ids_init(&s.ids);
+    infq_buf_init(&s.before);
+    infq_buf_init(&s.with);
     infq_buf_init(&s.text);
     log = cmd_log(&sink, NAME, o.quiet);
     st = open_all(&s, argv[0], &o, &log, &err);
@@ -225,8 +235,9 @@ int cmd_generate(int argc, char **argv)
     infq_checkpoint_close(s.ck);
     infq_mem_free(s.hidden);
     infq_mem_free(s.logits);
-    infq_ids_deinit(&s.prompt);
-    infq_ids_deinit(&s.out);
+    infq_ids_deinit(&s.ids);
+    infq_buf_deinit(&s.before);
+    infq_buf_deinit(&s.with);
     infq_buf_deinit(&s.text);
     return st ? cmd_fail(NAME, &err) : 0;
 }
