@@ -14,6 +14,33 @@ static infq_checkpoint *open_ck(const char *path)
     return ck;
 }
 
+// The model of a golden folder, without the decoded copy that lies beside it.
+static infq_checkpoint *open_golden(const char *name)
+{
+    static const char *const files[] = {"config.json", "model.safetensors"};
+    const char *dir = test_tmpdir();
+    infq_err err;
+
+    for (size_t i = 0; i < 2; i++) {
+        char rel[300], to[600];
+        snprintf(rel, sizeof(rel), "goldens/quantized/%s/%s", name, files[i]);
+        snprintf(to, sizeof(to), "%s/%s", dir, files[i]);
+        ck_ok(infq_file_copy(test_shared_path(rel), to, &err), err);
+    }
+    return open_ck(dir);
+}
+
+// One test opens more folders than are removed at the end.
+static void close_and_remove(infq_checkpoint *ck)
+{
+    char path[600];
+    infq_err err;
+
+    snprintf(path, sizeof(path), "%s", infq_checkpoint_path(ck));
+    infq_checkpoint_close(ck);
+    ck_ok(infq_dir_remove(path, &err), err);
+}
+
 // SHA-256 of the whole decoded matrix as F32, each value rounded to BF16 first.
 static void decoded_digest(const infq_weight *w, char hex[65])
 {
@@ -51,15 +78,13 @@ START_TEST(format_decodes_every_golden_folder_of_compressed_tensors_bit_for_bit)
     cJSON_ArrayForEach(entry, cJSON_GetObjectItem(manifest, "entries"))
     {
         const char *name = cJSON_GetObjectItem(entry, "name")->valuestring;
-        char rel[200];
         infq_checkpoint *ck;
         infq_reader *r;
         infq_arena *a;
         if (strncmp(name, "ct-", 3))
             continue;
         n_folders++;
-        snprintf(rel, sizeof(rel), "goldens/quantized/%s", name);
-        ck = open_ck(test_shared_path(rel));
+        ck = open_golden(name);
         ck_ok(infq_reader_open(ck, &r, &err), err);
         ck_assert_str_eq(infq_reader_format(r), "compressed-tensors");
         ck_ok(infq_arena_new(4096, &a, &err), err);
@@ -78,7 +103,7 @@ START_TEST(format_decodes_every_golden_folder_of_compressed_tensors_bit_for_bit)
         }
         infq_arena_free(a);
         infq_reader_close(r);
-        infq_checkpoint_close(ck);
+        close_and_remove(ck);
     }
     ck_assert_int_eq(n_folders, 12);
     ck_assert_int_ge(n_tensors, 12 * 7);
@@ -98,13 +123,11 @@ START_TEST(format_reads_activation_schemes_of_the_goldens)
 
     TEST_NEEDS_SHARED();
     for (size_t i = 0; i < sizeof(want) / sizeof(want[0]); i++) {
-        char rel[200];
         infq_checkpoint *ck;
         infq_reader *r;
         infq_arena *a;
         infq_weight w;
-        snprintf(rel, sizeof(rel), "goldens/quantized/%s", want[i].folder);
-        ck = open_ck(test_shared_path(rel));
+        ck = open_golden(want[i].folder);
         ck_ok(infq_reader_open(ck, &r, &err), err);
         ck_ok(infq_arena_new(4096, &a, &err), err);
         ck_ok(infq_reader_read(r, "model.layers.0.self_attn.q_proj", a, &w, &err), err);
@@ -116,7 +139,7 @@ START_TEST(format_reads_activation_schemes_of_the_goldens)
         ck_assert_int_eq(infq_reader_read(r, "model.layers.9.self_attn.q_proj", a, &w, &err), INFQ_E_NOT_FOUND);
         infq_arena_free(a);
         infq_reader_close(r);
-        infq_checkpoint_close(ck);
+        close_and_remove(ck);
     }
 }
 END_TEST
@@ -129,14 +152,12 @@ START_TEST(format_names_methods_that_it_does_not_read)
 
     TEST_NEEDS_SHARED();
     for (size_t i = 0; i < 3; i++) {
-        char rel[200];
         infq_checkpoint *ck;
         infq_reader *r;
-        snprintf(rel, sizeof(rel), "goldens/quantized/%s", folders[i]);
-        ck = open_ck(test_shared_path(rel));
+        ck = open_golden(folders[i]);
         ck_assert_int_eq(infq_reader_open(ck, &r, &err), INFQ_E_UNSUPPORTED);
         ck_assert_msg(strstr(err.msg, names[i]) != NULL, "%s", err.msg);
-        infq_checkpoint_close(ck);
+        close_and_remove(ck);
     }
 }
 END_TEST
@@ -388,7 +409,7 @@ static infq_status open_with_config(const char *config, infq_err *err)
         st = infq_reader_read(r, "model.layers.0.self_attn.q_proj", a, &w, err);
     infq_reader_close(r);
     infq_arena_free(a);
-    infq_checkpoint_close(ck);
+    close_and_remove(ck);
     free(m.codes);
     free(m.scales);
     free(m.zeros);
