@@ -104,16 +104,10 @@ static inline void tiny_write(const char *path, tiny_options o)
     ck_ok(infq_folder_commit(f, &err), err);
 }
 
-/* "<dir>/<name>" in a static buffer (8 in turn). */
-static inline const char *tiny_path(const char *dir, const char *name)
-{
-    static char buf[8][600];
-    static int at;
-
-    at = (at + 1) % 8;
-    snprintf(buf[at], sizeof(buf[at]), "%s/%s", dir, name);
-    return buf[at];
-}
+/* Declares char var[700] = "<dir>/<name>". */
+#define TINY_PATH(var, dir, name)                                                                                     \
+    char var[700];                                                                                                    \
+    snprintf(var, sizeof(var), "%.400s/%.250s", dir, name)
 
 static inline infq_buf tiny_read(const char *path)
 {
@@ -125,9 +119,11 @@ static inline infq_buf tiny_read(const char *path)
     return b;
 }
 
-/* Both files (or folders' files of these names) hold the same bytes. */
-static inline void tiny_same_file(const char *a, const char *b)
+/* The file of this name holds the same bytes in both folders. */
+static inline void tiny_same_file(const char *dir_a, const char *dir_b, const char *name)
 {
+    TINY_PATH(a, dir_a, name);
+    TINY_PATH(b, dir_b, name);
     infq_buf x = tiny_read(a), y = tiny_read(b);
 
     ck_assert_msg(x.n == y.n && memcmp(x.data, y.data, x.n) == 0, "%s (%zu bytes) and %s (%zu bytes) differ", a, x.n, b, y.n);
