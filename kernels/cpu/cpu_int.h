@@ -140,6 +140,12 @@ static inline float infq_cpu_i8_out(int32_t sum, float x_scale, float w_scale, c
     return (float)sum * (x_scale * w_scale) + (bias ? bias[n] : 0.0f);
 }
 
+/* Row of scales (and zeros) for weight row r. Division is slow and nearly always by 1. */
+static inline int64_t infq_cpu_scale_row(const infq_codec *c, int64_t r)
+{
+    return c->group_rows == 1 ? r : c->group_rows == 0 ? 0 : (int64_t)((uint32_t)r / (uint32_t)c->group_rows);
+}
+
 /* Scale of weight element group (row group, column group), decoded to F32; 1 without scales. */
 static inline float infq_cpu_scale(const infq_weight *w, int64_t r, int64_t g)
 {
@@ -148,7 +154,7 @@ static inline float infq_cpu_scale(const infq_weight *w, int64_t r, int64_t g)
     if (w->codec.scale == INFQ_ELEM_NONE)
         return 1.0f;
     p = (const uint8_t *)w->scales.data +
-        (size_t)(w->codec.group_rows > 0 ? r / w->codec.group_rows : 0) * w->scales.row_bytes;
+        (size_t)infq_cpu_scale_row(&w->codec, r) * w->scales.row_bytes;
     switch (w->codec.scale) {
     case INFQ_ELEM_F32: {
         float f;
@@ -185,7 +191,7 @@ static inline float infq_cpu_zero(const infq_weight *w, int64_t r, int64_t g)
     if (w->codec.zero == INFQ_ZERO_NONE)
         return w->codec.elem == INFQ_ELEM_U4 ? 8.0f : w->codec.elem == INFQ_ELEM_U8 ? 128.0f : 0.0f;
     p = (const uint8_t *)w->zeros.data +
-        (size_t)(w->codec.group_rows > 0 ? r / w->codec.group_rows : 0) * w->zeros.row_bytes;
+        (size_t)infq_cpu_scale_row(&w->codec, r) * w->zeros.row_bytes;
     if (w->codec.zero == INFQ_ZERO_INT)
         return (float)p[g];
     __builtin_memcpy(&f, p + g * 4, 4);

@@ -318,7 +318,7 @@ static infq_status many_rows(infq_cpu_state *s, product *p, infq_err *err)
     int64_t K = p->w->n_cols, N = p->w->n_rows;
     bool i8 = p->pw->kind == INFQ_FEW_I8;
 
-    p->block = 192;
+    p->block = 96;
     INFQ_TRY(infq_cpu_threads_need(s, (size_t)(p->block * (i8 ? p->n_tokens + 1 : K)) * sizeof(float), &p->scratch, &p->stride,
                                    err));
     infq_par_for((N + p->block - 1) / p->block, 1, i8 ? many_i8_part : many_part, p);

@@ -8,6 +8,10 @@
 #include "kernels/cpu/cpu_int.h"
 #include "kernels/cpu/prep.inc"
 
+/* Bytes that prefetches run ahead, as in int_vnni.c. */
+#define CODE_AHEAD 8192
+#define SCALE_AHEAD 768
+
 /* 64 columns: even ones against low nibbles, odd ones against high nibbles; lanes 0-3 hold the first 32 columns. */
 typedef struct {
     int8_t even_hi[32], even_lo[32], odd_hi[32], odd_lo[32];
@@ -89,21 +93,24 @@ void infq_few_u4_avx2(const infq_cpu_few *a, int64_t r0, int64_t r1)
 {
     const infq_weight *w = a->w;
     int64_t n_cols = w->n_cols, n_blocks = (n_cols + 63) / 64, row_bytes = (n_cols + 1) / 2;
-    int64_t g = w->codec.group_cols > 0 ? w->codec.group_cols : 0;
+    // Groups are powers of two from 32, or the whole row.
+    int shift = w->codec.group_cols > 0 ? __builtin_ctz((unsigned)w->codec.group_cols) : 62;
     const __m256i nibble = _mm256_set1_epi8(15), ones = _mm256_set1_epi16(1);
 
     for (int64_t r = r0; r < r1; r++) {
         const uint8_t *p = (const uint8_t *)w->codes.data + (size_t)r * w->codes.row_bytes;
+        _mm_prefetch((const char *)w->scales.data + (size_t)infq_cpu_scale_row(&w->codec, r) * w->scales.row_bytes + SCALE_AHEAD,
+                     _MM_HINT_T0);
         for (int64_t t = 0; t < a->n_tokens; t++) {
             const block_u4 *x = (const block_u4 *)(const void *)(a->prep + (size_t)t * a->prep_stride);
             __m256 total = _mm256_setzero_ps(), s = total, z = total;
             int64_t group = -1;
             for (int64_t b = 0; b < n_blocks; b++, x++) {
-                int64_t n = row_bytes - b * 32, ga = g ? b * 64 / g : 0, gb = g && b * 64 + 32 < n_cols ? (b * 64 + 32) / g : ga;
+                int64_t n = row_bytes - b * 32, ga = (b * 64) >> shift, gb = b * 64 + 32 < n_cols ? (b * 64 + 32) >> shift : ga;
                 __m256i v = n >= 32 ? _mm256_loadu_si256((const __m256i *)(const void *)(p + b * 32)) : load_tail(p + b * 32, n);
                 __m256i even = _mm256_and_si256(v, nibble), odd = _mm256_and_si256(_mm256_srli_epi16(v, 4), nibble), hi, lo;
                 __m256 f;
-                _mm_prefetch((const char *)p + b * 32 + 2048, _MM_HINT_T0);
+                _mm_prefetch((const char *)p + b * 32 + CODE_AHEAD, _MM_HINT_T0);
                 if (ga != group || gb != ga) {
                     s = _mm256_set_m128(_mm_set1_ps(infq_cpu_scale(w, r, gb)), _mm_set1_ps(infq_cpu_scale(w, r, ga)));
                     z = _mm256_set_m128(_mm_set1_ps(infq_cpu_zero(w, r, gb)), _mm_set1_ps(infq_cpu_zero(w, r, ga)));
@@ -126,23 +133,26 @@ void infq_few_u4_avx2(const infq_cpu_few *a, int64_t r0, int64_t r1)
 void infq_few_u8_avx2(const infq_cpu_few *a, int64_t r0, int64_t r1)
 {
     const infq_weight *w = a->w;
-    int64_t n_cols = w->n_cols, g = w->codec.group_cols > 0 ? w->codec.group_cols : 0;
+    int64_t n_cols = w->n_cols;
+    int shift = w->codec.group_cols > 0 ? __builtin_ctz((unsigned)w->codec.group_cols) : 62;
     const bool mid = w->codec.zero == INFQ_ZERO_NONE;
     const __m256i flip = _mm256_set1_epi16(mid ? 128 : 0);
 
     for (int64_t r = r0; r < r1; r++) {
         const uint8_t *p = (const uint8_t *)w->codes.data + (size_t)r * w->codes.row_bytes;
+        _mm_prefetch((const char *)w->scales.data + (size_t)infq_cpu_scale_row(&w->codec, r) * w->scales.row_bytes + SCALE_AHEAD,
+                     _MM_HINT_T0);
         for (int64_t t = 0; t < a->n_tokens; t++) {
             const block_u8 *x = (const block_u8 *)(const void *)(a->prep + (size_t)t * a->prep_stride);
             __m256 total = _mm256_setzero_ps();
             float s = 0.0f, z = 0.0f, zeros = 0.0f;
             int64_t group = -1;
             for (int64_t c = 0; c < n_cols; c += PREP_GROUP, x++) {
-                int64_t n = n_cols - c, at = g ? c / g : 0;
+                int64_t n = n_cols - c, at = c >> shift;
                 __m256i v = n >= 32 ? _mm256_loadu_si256((const __m256i *)(const void *)(p + c)) : load_tail(p + c, n);
                 __m256i q0 = _mm256_loadu_si256((const __m256i *)(const void *)x->q);
                 __m256i q1 = _mm256_loadu_si256((const __m256i *)(const void *)(x->q + 16)), d;
-                _mm_prefetch((const char *)p + c + 2048, _MM_HINT_T0);
+                _mm_prefetch((const char *)p + c + CODE_AHEAD, _MM_HINT_T0);
                 if (at != group) {
                     s = infq_cpu_scale(w, r, at);
                     z = mid ? 0.0f : infq_cpu_zero(w, r, at);
@@ -172,8 +182,9 @@ void infq_few_i8_avx2(const infq_cpu_few *a, int64_t r0, int64_t r1)
             __m128i q;
             int32_t d;
             int64_t k = 0;
-            _mm_prefetch((const char *)p + w->codes.row_bytes * 2, _MM_HINT_T0);
             for (; k + 16 <= n; k += 16) {
+                if (k % 64 == 0)
+                    _mm_prefetch((const char *)p + k + CODE_AHEAD, _MM_HINT_T0);
                 __m256i u = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)(p + k)));
                 __m256i v = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)(x + k)));
                 acc = _mm256_add_epi32(acc, _mm256_madd_epi16(u, v));

@@ -9,6 +9,10 @@
 #include "kernels/cpu/cpu_int.h"
 #include "kernels/cpu/prep.inc"
 
+/* Bytes that prefetches run ahead: some 0.3 us of codes, and the scales of as many rows. */
+#define CODE_AHEAD 8192
+#define SCALE_AHEAD 768
+
 /* Activations of one vector of codes. U4: 128 columns, even ones against low nibbles, odd ones against high nibbles. */
 typedef struct {
     int8_t even_hi[64], even_lo[64], odd_hi[64], odd_lo[64];
@@ -101,12 +105,12 @@ static inline __attribute__((always_inline)) void int_rows(const infq_cpu_few *a
     const infq_weight *w = a->w;
     const int lane_cols = u4 ? 8 : 4, vec_cols = 16 * lane_cols;
     int64_t n_cols = w->n_cols, n_blocks = (n_cols + vec_cols - 1) / vec_cols;
-    int64_t g = w->codec.group_cols > 0 ? w->codec.group_cols : n_cols, n_groups = (n_cols + g - 1) / g;
-    // Groups are powers of two from 32, or the whole row: then the shift leaves 0.
-    int shift = w->codec.group_cols > 0 ? __builtin_ctzll((uint64_t)g) : 62;
+        // Groups are powers of two from 32, or the whole row: then the shift leaves 0.
+    int shift = w->codec.group_cols > 0 ? __builtin_ctz((unsigned)w->codec.group_cols) : 62;
+    int64_t n_groups = ((n_cols - 1) >> shift) + 1;
     int64_t row_bytes = u4 ? (n_cols + 1) / 2 : n_cols, n_last = row_bytes - (n_blocks - 1) * 64;
     __mmask64 tail = n_last >= 64 ? ~(__mmask64)0 : ((__mmask64)1 << n_last) - 1;
-    int64_t chunk = w->codec.group_cols > 0 ? 16 * g / vec_cols : n_blocks; // blocks that 16 scales cover
+    int64_t chunk = w->codec.group_cols > 0 ? w->codec.group_cols / lane_cols : n_blocks; // blocks that 16 scales cover
     const __m512i nibble = _mm512_set1_epi8(15);
     const __m512i lane_col = _mm512_mullo_epi32(_mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15),
                                                 _mm512_set1_epi32(lane_cols));
@@ -114,10 +118,14 @@ static inline __attribute__((always_inline)) void int_rows(const infq_cpu_few *a
     const uint8_t *code[4], *sc[4], *zp[4];
 
     for (int i = 0; i < nr; i++) {
-        int64_t gr = w->codec.group_rows > 0 ? (r + i) / w->codec.group_rows : 0;
+        int64_t gr = infq_cpu_scale_row(&w->codec, r + i);
         code[i] = (const uint8_t *)w->codes.data + (size_t)(r + i) * w->codes.row_bytes;
         sc[i] = (const uint8_t *)w->scales.data + (size_t)gr * w->scales.row_bytes;
         zp[i] = zero == INFQ_ELEM_NONE ? NULL : (const uint8_t *)w->zeros.data + (size_t)gr * w->zeros.row_bytes;
+        // Scales are a thin stream of their own that no hardware prefetcher keeps ahead of.
+        _mm_prefetch((const char *)sc[i] + SCALE_AHEAD, _MM_HINT_T0);
+        if (zero != INFQ_ELEM_NONE)
+            _mm_prefetch((const char *)zp[i] + SCALE_AHEAD, _MM_HINT_T0);
     }
     for (int64_t t = 0; t < a->n_tokens; t++) {
         const uint8_t *prep = a->prep + (size_t)t * a->prep_stride;
@@ -125,7 +133,7 @@ static inline __attribute__((always_inline)) void int_rows(const infq_cpu_few *a
         for (int i = 0; i < nr; i++)
             total[i] = z[i] = _mm512_setzero_ps();
         for (int64_t b0 = 0; b0 < n_blocks; b0 += chunk) {
-            int64_t g0 = w->codec.group_cols > 0 ? b0 * vec_cols / g : 0, b1 = b0 + chunk < n_blocks ? b0 + chunk : n_blocks;
+            int64_t g0 = (b0 * vec_cols) >> shift, b1 = b0 + chunk < n_blocks ? b0 + chunk : n_blocks;
             for (int i = 0; i < nr; i++) {
                 s[i] = load_scales(scale, sc[i], g0, n_groups);
                 if (zero != INFQ_ELEM_NONE)
@@ -144,7 +152,7 @@ static inline __attribute__((always_inline)) void int_rows(const infq_cpu_few *a
                     __m512i v = _mm512_maskz_loadu_epi8(m, code[i] + b * 64);
                     __m512i hi = _mm512_setzero_si512(), lo = zero == INFQ_ELEM_NONE ? mid : hi;
                     __m512 f;
-                    _mm_prefetch((const char *)code[i] + b * 64 + 4096, _MM_HINT_T0);
+                    _mm_prefetch((const char *)code[i] + b * 64 + CODE_AHEAD, _MM_HINT_T0);
                     if (u4) {
                         __m512i even = _mm512_and_si512(v, nibble), odd = _mm512_and_si512(_mm512_srli_epi16(v, 4), nibble);
                         hi = _mm512_dpbusd_epi32(hi, even, _mm512_loadu_si512(x4->even_hi));
@@ -249,7 +257,7 @@ static inline __attribute__((always_inline)) void i8_rows(const infq_cpu_few *a,
             sum = _mm512_dpbusd_epi32(sum, ones, xv);
             for (int i = 0; i < nr; i++) {
                 __m512i wv = _mm512_maskz_loadu_epi8(m, p + (size_t)i * w->codes.row_bytes + k);
-                _mm_prefetch((const char *)p + (size_t)i * w->codes.row_bytes + k + 4096, _MM_HINT_T0);
+                _mm_prefetch((const char *)p + (size_t)i * w->codes.row_bytes + k + CODE_AHEAD, _MM_HINT_T0);
                 acc[i] = _mm512_dpbusd_epi32(acc[i], _mm512_xor_si512(wv, flip), xv);
             }
         }
