@@ -377,9 +377,9 @@ static void fault_loop(bool bare, bool force)
     snprintf(partial, sizeof(partial), "%s.partial", out);
     for (n = 1; n < 500; n++) {
         infq_status st;
-        if (force) {
+        if (force && n == 1) {
             ck_ok(write_plain(&o), err);
-        } else if (infq_path_exists(out)) {
+        } else if (!force && infq_path_exists(out)) {
             if (bare)
                 ck_assert_int_eq(unlink(out), 0);
             else
@@ -643,6 +643,12 @@ int main(void)
     Suite *s = suite_create("folder");
     TCase *w = tcase_create("writing"), *p = tcase_create("publishing"), *r = tcase_create("resuming");
 
+    // Hundreds of small outputs, each with its fsyncs: in memory where the machine has such a folder.
+    if (access("/dev/shm", W_OK) == 0)
+        setenv("TMPDIR", "/dev/shm", 0);
+
+    tcase_set_timeout(p, 60);
+    tcase_set_timeout(r, 60);
     tcase_add_test(w, folder_is_split_greedily_and_has_an_index_of_transformers_form);
     tcase_add_test(w, one_shard_is_called_model_and_has_no_index);
     tcase_add_test(w, a_tensor_above_the_limit_has_a_shard_of_its_own);

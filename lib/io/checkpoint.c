@@ -14,6 +14,7 @@
 #define CONFIG_MAX ((size_t)64 << 20)
 #define INDEX_MAX ((size_t)256 << 20)
 #define INDEX_NAME "model.safetensors.index.json"
+#define ONE_FILE "model.safetensors"
 
 typedef struct {
     char *name;
@@ -259,8 +260,6 @@ static bool is_consolidated(const char *name)
     return infq_str_starts(name, "consolidated") && infq_str_ends(name, ".safetensors");
 }
 
-#define ONE_FILE "model.safetensors"
-
 // Without an index, a model.safetensors is the whole model, as for every loader of such folders.
 static infq_status open_single(opening *o, infq_err *err)
 {
@@ -464,7 +463,7 @@ static infq_status open_folder(opening *o, infq_err *err)
     ck->shards = p;
     if (has(o->in_folder, INDEX_NAME))
         INFQ_TRY(read_index(o, err));
-    else
+    else if (!has(o->in_folder, ONE_FILE))
         INFQ_TRY(check_numbers(o, err));
     INFQ_TRY(read_config(o, err));
     INFQ_TRY(open_shards(o, err));

@@ -1,11 +1,12 @@
 /* A model on disk behind one interface: folder (sharded or not), bare .safetensors file. Tensors are mapped.
  *
- * Folder rules (specs 2, cases B05 to B11): with model.safetensors.index.json the index decides; a stray
- * model.safetensors beside it is warned of, missing shards are an error that lists them, index and shards must name
- * the same tensors; a wrong total_size is a warning. Without an index: model.safetensors alone if
- * it is there (others are warned of), else every *.safetensors of the folder (sorted); a name in two files is an error. Tensors in shards that the index does not name (MTP files) are kept too,
- * if the file is not a stray copy of indexed tensors; a file with both kinds is an error. consolidated*.safetensors
- * (Mistral's second copy of the model) beside other shards is left out and warned of. docs/format/folder.md. */
+ * Folder rules (formats.md 1.5 and 2.1, docs/format/folder.md). With model.safetensors.index.json the index decides:
+ * missing shards are an error that lists them, index and shards must name the same tensors, a wrong total_size is a
+ * warning; a further file is kept when all its tensors are new (MTP heads), left out with a warning when it only
+ * repeats indexed ones, an error when it holds both. Without an index: model.safetensors alone if it is there (others
+ * are warned of), else every *.safetensors (sorted): numbered shards must be complete, a name in two files is an
+ * error. consolidated*.safetensors (Mistral's second copy of the model) beside other shards is left out and warned
+ * of. */
 #ifndef INFQ_IO_CHECKPOINT_H
 #define INFQ_IO_CHECKPOINT_H
 
