@@ -1,4 +1,5 @@
-/* The registry, and the operations without weights at every level of the machine, against the reference backend. */
+/* The registry, and the operations without weights at every level of the machine, against the
+ * reference backend. */
 #include "tests/testlib.h"
 
 #include <sys/stat.h>
@@ -30,6 +31,8 @@ static void open_backends(void)
 
     ck_ok(infq_backend_open("cpu", &cpu, &err), err);
     ck_ok(infq_backend_open("ref", &ref, &err), err);
+    infq_par_threads_set(
+        1); // waiting threads cost more than these products; tests of threads ask for them
 }
 
 static void close_backends(void)
@@ -39,7 +42,7 @@ static void close_backends(void)
     ck_assert_uint_eq(infq_mem_stats_get().n_live, 0);
 }
 
-#define LEVELS(level)                                                                                                  \
+#define LEVELS(level)                                                                              \
     for (int level = 0; level <= (int)infq_cpu_level_max() && set_level(level); level++)
 
 static bool set_level(int level)
@@ -51,12 +54,13 @@ static bool set_level(int level)
 }
 
 /* |got - want| <= rel |want| + abs, element by element. */
-static void check_close(const float *got, const float *want, int64_t n, double rel, double abs, const char *what, int level)
+static void check_close(const float *got, const float *want, int64_t n, double rel, double abs,
+                        const char *what, int level)
 {
     for (int64_t i = 0; i < n; i++)
-        ck_assert_msg(fabs((double)got[i] - want[i]) <= rel * fabs((double)want[i]) + abs,
-                      "%s, level %d, element %lld: %.9g, reference %.9g", what, level, (long long)i, (double)got[i],
-                      (double)want[i]);
+        if (!(fabs((double)got[i] - want[i]) <= rel * fabs((double)want[i]) + abs))
+            ck_abort_msg("%s, level %d, element %lld: %.9g, reference %.9g", what, level,
+                         (long long)i, (double)got[i], (double)want[i]);
 }
 
 START_TEST(backend_open_knows_its_names)
@@ -84,7 +88,8 @@ START_TEST(backend_open_says_why_there_is_no_cuda)
 
     setenv("INFQ_BACKEND_DIR", dir, 1);
     ck_assert_int_eq(infq_backend_open("cuda", &b, &err), INFQ_E_DEVICE);
-    ck_assert_msg(strstr(err.msg, "not built here") && strstr(err.msg, "libinfq_cuda.so"), "%s", err.msg);
+    ck_assert_msg(strstr(err.msg, "not built here") && strstr(err.msg, "libinfq_cuda.so"), "%s",
+                  err.msg);
     // A file that is no shared object: the loader's reason.
     snprintf(path, sizeof(path), "%s/libinfq_cuda.so", dir);
     ck_ok(infq_file_write_atomic(path, "no", 2, false, &err), err);
@@ -96,15 +101,17 @@ END_TEST
 
 START_TEST(backend_tables_are_complete_and_support_every_codec)
 {
-    const infq_codec c = { .elem = INFQ_ELEM_U4, .group_rows = 1, .group_cols = 64, .scale = INFQ_ELEM_BF16 };
+    const infq_codec c = {
+        .elem = INFQ_ELEM_U4, .group_rows = 1, .group_cols = 64, .scale = INFQ_ELEM_BF16
+    };
     const infq_codec none = { .elem = INFQ_ELEM_NONE };
     infq_backend *both[] = { cpu, ref };
 
     for (int i = 0; i < 2; i++) {
         infq_backend *b = both[i];
         ck_assert_uint_eq(b->ops.abi_version, INFQ_BACKEND_ABI);
-        ck_assert(b->ops.rmsnorm && b->ops.layernorm && b->ops.rope && b->ops.attention && b->ops.kv_store && b->ops.glu &&
-                  b->ops.add);
+        ck_assert(b->ops.rmsnorm && b->ops.layernorm && b->ops.rope && b->ops.attention &&
+                  b->ops.kv_store && b->ops.glu && b->ops.add);
         ck_assert(b->ops.supports(b->state, INFQ_OP_MATMUL, &c, 10, 64));
         ck_assert(!b->ops.supports(b->state, INFQ_OP_MATMUL, &none, 10, 64));
         ck_assert(b->ops.supports(b->state, INFQ_OP_ATTENTION, NULL, 0, 0));
@@ -129,7 +136,11 @@ END_TEST
 START_TEST(backend_open_and_product_survive_every_failed_allocation)
 {
     float x[64] = { 1.0f }, codes[64 * 3] = { 1.0f }, y[64 * 3];
-    infq_weight w = { .codec = { .elem = INFQ_ELEM_F32 }, .n_rows = 3, .n_cols = 64, .codes = { codes, 256 }, .outer = 1.0f };
+    infq_weight w = { .codec = { .elem = INFQ_ELEM_F32 },
+                      .n_rows = 3,
+                      .n_cols = 64,
+                      .codes = { codes, 256 },
+                      .outer = 1.0f };
     bool done = false;
 
     for (size_t n = 1; !done; n++) {
@@ -157,8 +168,9 @@ START_TEST(backend_open_and_product_survive_every_failed_allocation)
 }
 END_TEST
 
-/* Norms: sums of n squares in F32 lanes, a few roundings an element: 2e-6 relative with room; layer norm subtracts a mean
- * first, which leaves an absolute error of some 2^-23 of the largest |x| * gain / sd. */
+/* Norms: sums of n squares in F32 lanes, a few roundings an element: 2e-6 relative with room; layer
+ * norm subtracts a mean first, which leaves an absolute error of some 2^-23 of the largest |x| *
+ * gain / sd. */
 START_TEST(norms_equal_the_reference)
 {
     const int64_t cols[] = { 1, 7, 16, 33, 64, 100, 576 };
@@ -166,9 +178,17 @@ START_TEST(norms_equal_the_reference)
     LEVELS(level)
     for (int i = 0; i < 7; i++) {
         int64_t n = cols[i], R = 5, stride = n + 3;
-        float *x = random_floats(R * stride, 1, 3.0f), *g = random_floats(n, 2, 1.0f), *b = random_floats(n, 3, 1.0f);
-        float *y = random_floats(R * stride, 4, 1.0f), *want = infq_mem_alloc((size_t)(R * stride) * sizeof(float));
-        infq_norm_args a = { .x = x, .gain = g, .y = y, .n_rows = R, .n_cols = n, .x_stride = stride, .y_stride = stride,
+        float *x = random_floats(R * stride, 1, 3.0f), *g = random_floats(n, 2, 1.0f),
+              *b = random_floats(n, 3, 1.0f);
+        float *y = random_floats(R * stride, 4, 1.0f),
+              *want = infq_mem_alloc((size_t)(R * stride) * sizeof(float));
+        infq_norm_args a = { .x = x,
+                             .gain = g,
+                             .y = y,
+                             .n_rows = R,
+                             .n_cols = n,
+                             .x_stride = stride,
+                             .y_stride = stride,
                              .eps = 1e-5f };
         infq_norm_args r = a;
         infq_err err;
@@ -186,8 +206,16 @@ START_TEST(norms_equal_the_reference)
         // In place.
         a.y = x;
         a.bias = NULL;
-        ck_ok(ref->ops.rmsnorm(ref->state, &(infq_norm_args){ .x = x, .gain = g, .y = want, .n_rows = R, .n_cols = n,
-                                                              .x_stride = stride, .y_stride = stride, .eps = 1e-5f }, &err),
+        ck_ok(ref->ops.rmsnorm(ref->state,
+                               &(infq_norm_args){ .x = x,
+                                                  .gain = g,
+                                                  .y = want,
+                                                  .n_rows = R,
+                                                  .n_cols = n,
+                                                  .x_stride = stride,
+                                                  .y_stride = stride,
+                                                  .eps = 1e-5f },
+                               &err),
               err);
         ck_ok(cpu->ops.rmsnorm(cpu->state, &a, &err), err);
         for (int64_t t = 0; t < R; t++)
@@ -209,14 +237,21 @@ START_TEST(rope_equals_the_reference_and_leaves_the_rest)
     LEVELS(level)
     for (int i = 0; i < 5; i++) {
         int64_t D = dims[i][0], rot = dims[i][1], H = 3, T = 9, stride = H * D + 5;
-        float *x = random_floats(T * stride, 1, 1.0f), *want = infq_mem_alloc((size_t)(T * stride) * sizeof(float));
+        float *x = random_floats(T * stride, 1, 1.0f),
+              *want = infq_mem_alloc((size_t)(T * stride) * sizeof(float));
         float *cs = random_floats(20 * rot, 2, 0.5f);
         infq_err err;
         for (int t = 0; t < 9; t++)
             positions[t] = (t * 7) % 20;
         memcpy(want, x, (size_t)(T * stride) * sizeof(float));
-        infq_rope_args a = { .x = x, .n_tokens = T, .n_heads = H, .head_dim = D, .stride = stride, .n_rot = rot,
-                             .positions = positions, .cos_sin = cs };
+        infq_rope_args a = { .x = x,
+                             .n_tokens = T,
+                             .n_heads = H,
+                             .head_dim = D,
+                             .stride = stride,
+                             .n_rot = rot,
+                             .positions = positions,
+                             .cos_sin = cs };
         infq_rope_args r = a;
         r.x = want;
         ck_ok(ref->ops.rope(ref->state, &r, &err), err);
@@ -230,8 +265,9 @@ START_TEST(rope_equals_the_reference_and_leaves_the_rest)
 }
 END_TEST
 
-/* Gates: e^x within 1 ulp, then 3 roundings; SiLU below -88.7, where e^-x overflows, is 0 instead of -2.6e-37 at most.
- * GELU's tails are products of x and a number near 0 that comes from one near 1: absolute error 1e-6 there. */
+/* Gates: e^x within 1 ulp, then 3 roundings; SiLU below -88.7, where e^-x overflows, is 0 instead
+ * of -2.6e-37 at most. GELU's tails are products of x and a number near 0 that comes from one near
+ * 1: absolute error 1e-6 there. */
 START_TEST(gates_equal_the_reference_over_the_whole_range)
 {
     const infq_fn fns[] = { INFQ_FN_SILU, INFQ_FN_GELU, INFQ_FN_GELU_TANH, INFQ_FN_RELU };
@@ -239,13 +275,22 @@ START_TEST(gates_equal_the_reference_over_the_whole_range)
     LEVELS(level)
     for (int f = 0; f < 4; f++) {
         int64_t R = 3, n = 2001;
-        float *x = infq_mem_alloc((size_t)(R * n) * sizeof(float)), *u = random_floats(R * n, 5, 1.0f);
-        float *y = infq_mem_calloc((size_t)(R * n), sizeof(float)), *want = infq_mem_calloc((size_t)(R * n), sizeof(float));
+        float *x = infq_mem_alloc((size_t)(R * n) * sizeof(float)),
+              *u = random_floats(R * n, 5, 1.0f);
+        float *y = infq_mem_calloc((size_t)(R * n), sizeof(float)),
+              *want = infq_mem_calloc((size_t)(R * n), sizeof(float));
         infq_err err;
         for (int64_t i = 0; i < R * n; i++) // -20..20, then -200..200
             x[i] = (float)((double)(i % n - n / 2) * (i < n ? 0.02 : i < 2 * n ? 0.2 : 0.0031));
-        infq_glu_args a = { .gate = x, .up = u, .y = y, .n_rows = R, .n_cols = n, .gate_stride = n, .up_stride = n,
-                            .y_stride = n, .fn = fns[f] };
+        infq_glu_args a = { .gate = x,
+                            .up = u,
+                            .y = y,
+                            .n_rows = R,
+                            .n_cols = n,
+                            .gate_stride = n,
+                            .up_stride = n,
+                            .y_stride = n,
+                            .fn = fns[f] };
         infq_glu_args r = a;
         r.y = want;
         ck_ok(ref->ops.glu(ref->state, &r, &err), err);
@@ -274,7 +319,8 @@ START_TEST(add_adds_every_element_once)
             want[i] = y[i] + x[i];
         infq_add_args a = { .x = x, .y = y, .n = n };
         ck_ok(cpu->ops.add(cpu->state, &a, &err), err);
-        ck_assert_msg(memcmp(y, want, (size_t)n * sizeof(float)) == 0, "level %d, %lld elements", level, (long long)n);
+        ck_assert_msg(memcmp(y, want, (size_t)n * sizeof(float)) == 0, "level %d, %lld elements",
+                      level, (long long)n);
         infq_mem_free(x);
         infq_mem_free(y);
         infq_mem_free(want);

@@ -49,7 +49,8 @@ static infq_status cpu_copy(void *state, void *dst, const void *src, size_t n_by
     return INFQ_E_OK;
 }
 
-static bool cpu_supports(void *state, infq_op op, const infq_codec *c, int64_t n_rows, int64_t n_cols)
+static bool cpu_supports(void *state, infq_op op, const infq_codec *c, int64_t n_rows,
+                         int64_t n_cols)
 {
     (void)state;
     (void)n_rows;
@@ -63,10 +64,7 @@ static void cpu_weight_free(void *state, infq_pweight *w)
     infq_mem_free(w);
 }
 
-static size_t cpu_weight_bytes(const infq_pweight *w)
-{
-    return w->n_bytes;
-}
+static size_t cpu_weight_bytes(const infq_pweight *w) { return w->n_bytes; }
 
 static void embed_part(void *ctx, int64_t begin, int64_t end, int thread)
 {
@@ -94,20 +92,20 @@ static int64_t row_grain(int64_t n_cols)
     return n_cols >= 32768 ? 1 : 32768 / (n_cols > 0 ? n_cols : 1);
 }
 
-#define ROWS_OP(name, type, count, cols)                                                                               \
-    static void name##_part(void *ctx, int64_t begin, int64_t end, int thread)                                         \
-    {                                                                                                                  \
-        (void)thread;                                                                                                  \
-        infq_cpu_kernels_get()->name(ctx, begin, end);                                                                 \
-    }                                                                                                                  \
-    static infq_status cpu_##name(void *state, const type *a, infq_err *err)                                           \
-    {                                                                                                                  \
-        type args = *a;                                                                                                \
-                                                                                                                       \
-        (void)state;                                                                                                   \
-        (void)err;                                                                                                     \
-        infq_par_for(a->count, row_grain(cols), name##_part, &args);                                                   \
-        return INFQ_E_OK;                                                                                              \
+#define ROWS_OP(name, type, count, cols)                                                           \
+    static void name##_part(void *ctx, int64_t begin, int64_t end, int thread)                     \
+    {                                                                                              \
+        (void)thread;                                                                              \
+        infq_cpu_kernels_get()->name(ctx, begin, end);                                             \
+    }                                                                                              \
+    static infq_status cpu_##name(void *state, const type *a, infq_err *err)                       \
+    {                                                                                              \
+        type args = *a;                                                                            \
+                                                                                                   \
+        (void)state;                                                                               \
+        (void)err;                                                                                 \
+        infq_par_for(a->count, row_grain(cols), name##_part, &args);                               \
+        return INFQ_E_OK;                                                                          \
     }
 ROWS_OP(rmsnorm, infq_norm_args, n_rows, a->n_cols)
 ROWS_OP(layernorm, infq_norm_args, n_rows, a->n_cols)
@@ -125,7 +123,8 @@ static void kv_store_part(void *ctx, int64_t begin, int64_t end, int thread)
         int64_t pos = a->pos0 + t;
         float *page = a->pages[pos / INFQ_KV_PAGE] + pos % INFQ_KV_PAGE * a->head_dim;
         for (int64_t h = 0; h < a->n_kv_heads; h++)
-            memcpy(page + h * INFQ_KV_PAGE * a->head_dim, a->x + t * a->x_stride + h * a->head_dim, n_bytes);
+            memcpy(page + h * INFQ_KV_PAGE * a->head_dim, a->x + t * a->x_stride + h * a->head_dim,
+                   n_bytes);
     }
 }
 
@@ -147,15 +146,16 @@ typedef struct {
     size_t stride;
 } attention_job;
 
-/* Items are (block of rows, kv head). Causal rows cost more the later they are, so blocks are taken from both ends in turn
- * and equal shares of items are about equal shares of work. */
+/* Items are (block of rows, kv head). Causal rows cost more the later they are, so blocks are taken
+ * from both ends in turn and equal shares of items are about equal shares of work. */
 static void attention_part(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const attention_job *j = ctx;
 
     for (int64_t i = begin; i < end; i++) {
         int64_t b = i / j->a->n_kv_heads, block = b % 2 == 0 ? b / 2 : j->n_blocks - 1 - b / 2;
-        j->k->attend(j->a, i % j->a->n_kv_heads, block, (float *)(void *)(j->scratch + (size_t)thread * j->stride));
+        j->k->attend(j->a, i % j->a->n_kv_heads, block,
+                     (float *)(void *)(j->scratch + (size_t)thread * j->stride));
     }
 }
 
@@ -168,10 +168,12 @@ static infq_status cpu_attention(void *state, const infq_attention_args *a, infq
     if (a->n_tokens <= 0)
         return INFQ_E_OK;
     j.n_blocks = (n_rows + j.k->attend_rows - 1) / j.k->attend_rows;
-    INFQ_TRY(infq_cpu_threads_need(s, (size_t)j.k->attend_floats(a) * sizeof(float), &j.scratch, &j.stride, err));
+    INFQ_TRY(infq_cpu_threads_need(s, (size_t)j.k->attend_floats(a) * sizeof(float), &j.scratch,
+                                   &j.stride, err));
     // Short contexts: one head's work is not worth a thread.
     work = (a->pos0 + a->n_tokens) * a->head_dim;
-    infq_par_for(j.n_blocks * a->n_kv_heads, work >= 16384 ? 1 : 16384 / (work > 0 ? work : 1), attention_part, &j);
+    infq_par_for(j.n_blocks * a->n_kv_heads, work >= 16384 ? 1 : 16384 / (work > 0 ? work : 1),
+                 attention_part, &j);
     return INFQ_E_OK;
 }
 

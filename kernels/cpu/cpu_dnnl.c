@@ -1,12 +1,14 @@
-/* Many-row products by oneDNN. The BLAS-like calls of its C interface are the same in versions 2.x and 3.x; they pick the
- * kernel by processor (AVX2, AVX-512, VNNI, AMX, NEON) and keep generated code themselves. Each call runs on one thread: the
- * caller gives every thread blocks of its own, so results do not depend on the number of threads. */
+/* Many-row products by oneDNN. The BLAS-like calls of its C interface are the same in versions 2.x
+ * and 3.x; they pick the kernel by processor (AVX2, AVX-512, VNNI, AMX, NEON) and keep generated
+ * code themselves. Each call runs on one thread: the caller gives every thread blocks of its own,
+ * so results do not depend on the number of threads. */
 #include <oneapi/dnnl/dnnl.h>
 
 #include "kernels/cpu/cpu_int.h"
 #include "lib/base/par.h"
 
-bool infq_dnnl_f32(int64_t n_m, int64_t n_n, int64_t n_k, const float *x, const float *w, float *y, int64_t ldy)
+bool infq_dnnl_f32(int64_t n_m, int64_t n_n, int64_t n_k, const float *x, const float *w, float *y,
+                   int64_t ldy)
 {
     int n_threads = infq_par_threads();
     dnnl_status_t st;
@@ -18,14 +20,16 @@ bool infq_dnnl_f32(int64_t n_m, int64_t n_n, int64_t n_k, const float *x, const 
     return st == dnnl_success;
 }
 
-bool infq_dnnl_i8(int64_t n_m, int64_t n_n, int64_t n_k, const int8_t *x, const int8_t *w, int64_t ldw, int32_t *y)
+bool infq_dnnl_i8(int64_t n_m, int64_t n_n, int64_t n_k, const int8_t *x, const int8_t *w,
+                  int64_t ldw, int32_t *y)
 {
     int n_threads = infq_par_threads();
     const int32_t zero = 0;
     dnnl_status_t st;
 
     infq_par_threads_set(1);
-    st = dnnl_gemm_s8s8s32('N', 'T', 'F', n_m, n_n, n_k, 1.0f, x, n_k, 0, w, ldw, 0, 0.0f, y, n_n, &zero);
+    st = dnnl_gemm_s8s8s32('N', 'T', 'F', n_m, n_n, n_k, 1.0f, x, n_k, 0, w, ldw, 0, 0.0f, y, n_n,
+                           &zero);
     infq_par_threads_set(n_threads);
     return st == dnnl_success;
 }

@@ -1,9 +1,9 @@
 /* Products of the CPU backend. Four paths:
  *   few rows      kernels that read the weights as stored (memory speed);
  *   W8A8          exact integer sums: our kernels or oneDNN, with equal results;
- *   invariant     one chain of fused products an output (gemm.inc), weights decoded tile by tile; also for 9 to 255 rows;
- *   many rows     oneDNN F32 on the same decoded tiles.
- * Every path gives an output element to one thread, in blocks that do not depend on the number of threads. */
+ *   invariant     one chain of fused products an output (gemm.inc), weights decoded tile by tile;
+ * also for 9 to 255 rows; many rows     oneDNN F32 on the same decoded tiles. Every path gives an
+ * output element to one thread, in blocks that do not depend on the number of threads. */
 #include <string.h>
 
 #include "kernels/cpu/cpu_int.h"
@@ -12,9 +12,11 @@
 
 /* Bytes of weights below which another thread does not pay. */
 #define PART_BYTES 49152
-/* From this many rows on oneDNN is as fast as the invariant product on AVX-512 (9 to 128 rows: half as fast). */
+/* From this many rows on oneDNN is as fast as the invariant product on AVX-512 (9 to 128 rows: half
+ * as fast). */
 #define DNNL_ROWS 256
-/* Rows of x in one pass of the invariant product: bounds its packed copy; 20 full panels of AVX-512. */
+/* Rows of x in one pass of the invariant product: bounds its packed copy; 20 full panels of
+ * AVX-512. */
 #define PASS_ROWS 960
 
 typedef struct {
@@ -22,7 +24,7 @@ typedef struct {
     const infq_pweight *pw;
     const infq_weight *w;
     const infq_matmul_args *a;
-    const float *x;        /* rows after activation quantization */
+    const float *x; /* rows after activation quantization */
     int64_t n_tokens, n_pack, t0;
     uint8_t *prep;
     size_t prep_stride;
@@ -30,7 +32,7 @@ typedef struct {
     float *panels;
     uint8_t *scratch;
     size_t stride;
-    int64_t block;         /* weight rows a tile */
+    int64_t block; /* weight rows a tile */
     infq_cpu_few_fn few;
     const infq_cpu_prep *how;
     volatile int failed;
@@ -49,12 +51,14 @@ infq_status infq_cpu_scratch_need(infq_cpu_scratch *s, size_t n_bytes, infq_err 
     return INFQ_E_OK;
 }
 
-infq_status infq_cpu_threads_need(infq_cpu_state *s, size_t n_bytes, uint8_t **base, size_t *stride, infq_err *err)
+infq_status infq_cpu_threads_need(infq_cpu_state *s, size_t n_bytes, uint8_t **base, size_t *stride,
+                                  infq_err *err)
 {
     size_t each = (n_bytes + 63) / 64 * 64, all;
 
     if (!infq_mul_size(each, (size_t)infq_par_threads(), &all))
-        return infq_err_set(err, INFQ_E_NOMEM, "scratch of %zu bytes a thread is too large", n_bytes);
+        return infq_err_set(err, INFQ_E_NOMEM, "scratch of %zu bytes a thread is too large",
+                            n_bytes);
     INFQ_TRY(infq_cpu_scratch_need(&s->threads, all, err));
     *base = s->threads.p;
     *stride = each;
@@ -63,7 +67,8 @@ infq_status infq_cpu_threads_need(infq_cpu_state *s, size_t n_bytes, uint8_t **b
 
 static bool group_is_simple(const infq_codec *c)
 {
-    return c->group_cols == 0 || (c->group_cols >= 32 && (c->group_cols & (c->group_cols - 1)) == 0);
+    return c->group_cols == 0 ||
+           (c->group_cols >= 32 && (c->group_cols & (c->group_cols - 1)) == 0);
 }
 
 // Which kernel reads this weight when rows are few.
@@ -71,7 +76,8 @@ static int kind_of(const infq_weight *w)
 {
     const infq_codec *c = &w->codec;
     bool plain = !w->order && !c->outer;
-    bool scale16 = c->scale == INFQ_ELEM_BF16 || c->scale == INFQ_ELEM_F16 || c->scale == INFQ_ELEM_F32;
+    bool scale16 =
+        c->scale == INFQ_ELEM_BF16 || c->scale == INFQ_ELEM_F16 || c->scale == INFQ_ELEM_F32;
 
     if (!plain)
         return INFQ_FEW_ANY;
@@ -89,14 +95,17 @@ static int kind_of(const infq_weight *w)
     case INFQ_ELEM_U8:
         return scale16 && group_is_simple(c) ? INFQ_FEW_U8 : INFQ_FEW_ANY;
     case INFQ_ELEM_I8:
-        return c->scale != INFQ_ELEM_NONE && c->group_cols == 0 && c->zero == INFQ_ZERO_NONE && c->act == INFQ_ACT_I8_TOKEN
-                   ? INFQ_FEW_I8 : INFQ_FEW_ANY;
+        return c->scale != INFQ_ELEM_NONE && c->group_cols == 0 && c->zero == INFQ_ZERO_NONE &&
+                       c->act == INFQ_ACT_I8_TOKEN
+                   ? INFQ_FEW_I8
+                   : INFQ_FEW_ANY;
     default:
         return INFQ_FEW_ANY;
     }
 }
 
-infq_status infq_cpu_weight_prepare(void *state, const infq_weight *w, infq_pweight **out, infq_err *err)
+infq_status infq_cpu_weight_prepare(void *state, const infq_weight *w, infq_pweight **out,
+                                    infq_err *err)
 {
     infq_pweight *p;
     void *mem;
@@ -121,9 +130,11 @@ static void act_part(void *ctx, int64_t begin, int64_t end, int thread)
     (void)thread;
     for (int64_t t = begin; t < end; t++) {
         if (p->pw->kind == INFQ_FEW_I8)
-            p->x_scale[t] = p->k->act_i8_row(p->a->x + t * K, K, (int8_t *)p->prep + (size_t)t * p->prep_stride);
+            p->x_scale[t] = p->k->act_i8_row(p->a->x + t * K, K,
+                                             (int8_t *)p->prep + (size_t)t * p->prep_stride);
         else
-            p->k->act_row(p->w->codec.act, p->w->act_scale, p->a->x + t * K, K, (float *)p->panels + t * K);
+            p->k->act_row(p->w->codec.act, p->w->act_scale, p->a->x + t * K, K,
+                          (float *)p->panels + t * K);
     }
 }
 
@@ -133,15 +144,24 @@ static void prep_part(void *ctx, int64_t begin, int64_t end, int thread)
 
     (void)thread;
     for (int64_t t = begin; t < end; t++)
-        p->how->make(p->x + t * p->w->n_cols, p->w->n_cols, p->w, p->prep + (size_t)t * p->prep_stride);
+        p->how->make(p->x + t * p->w->n_cols, p->w->n_cols, p->w,
+                     p->prep + (size_t)t * p->prep_stride);
 }
 
 static void few_part(void *ctx, int64_t begin, int64_t end, int thread)
 {
     product *p = ctx;
-    infq_cpu_few f = { .w = p->w, .x = p->x, .prep = p->prep, .prep_stride = p->prep_stride, .x_scale = p->x_scale,
-                       .bias = p->a->bias, .y = p->a->y, .n_tokens = p->n_tokens,
-                       .row = p->scratch ? (float *)(void *)(p->scratch + (size_t)thread * p->stride) : NULL };
+    infq_cpu_few f = { .w = p->w,
+                       .x = p->x,
+                       .prep = p->prep,
+                       .prep_stride = p->prep_stride,
+                       .x_scale = p->x_scale,
+                       .bias = p->a->bias,
+                       .y = p->a->y,
+                       .n_tokens = p->n_tokens,
+                       .row = p->scratch
+                                  ? (float *)(void *)(p->scratch + (size_t)thread * p->stride)
+                                  : NULL };
 
     p->few(&f, begin, end);
 }
@@ -196,19 +216,22 @@ static infq_status few_rows(infq_cpu_state *s, product *p, infq_err *err)
     }
     // few_e4m3 decodes rows that hold NaN.
     if (p->few == k->few_any || p->few == k->few_e4m3)
-        INFQ_TRY(infq_cpu_threads_need(s, (size_t)p->w->n_cols * sizeof(float), &p->scratch, &p->stride, err));
+        INFQ_TRY(infq_cpu_threads_need(s, (size_t)p->w->n_cols * sizeof(float), &p->scratch,
+                                       &p->stride, err));
     infq_par_for(p->w->n_rows, few_grain(p), few_part, p);
     return INFQ_E_OK;
 }
 
-/* Weight rows n0.. of a block as F32 rows of n_cols: mapped ones as they are when dense, F32, tight and aligned. */
+/* Weight rows n0.. of a block as F32 rows of n_cols: mapped ones as they are when dense, F32, tight
+ * and aligned. */
 static const float *tile_rows_of(const product *p, int64_t n0, int64_t n, float *into)
 {
     const infq_weight *w = p->w;
     const uint8_t *at = (const uint8_t *)w->codes.data + (size_t)n0 * w->codes.row_bytes;
 
     if (p->pw->kind == INFQ_FEW_F32 && w->codec.scale == INFQ_ELEM_NONE &&
-        w->codes.row_bytes == (size_t)w->n_cols * sizeof(float) && (uintptr_t)at % sizeof(float) == 0)
+        w->codes.row_bytes == (size_t)w->n_cols * sizeof(float) &&
+        (uintptr_t)at % sizeof(float) == 0)
         return (const float *)(const void *)at;
     for (int64_t i = 0; i < n; i++)
         p->k->decode_row(w, n0 + i, into + i * w->n_cols);
@@ -230,7 +253,8 @@ static void pack_part(void *ctx, int64_t begin, int64_t end, int thread)
     (void)thread;
     for (int64_t i = begin; i < end; i++) {
         int64_t n = p->n_pack - i * full < full ? p->n_pack - i * full : full;
-        p->k->gemm.pack(p->x + (p->t0 + i * full) * K, K, n, panel_width(p, n), p->panels + i * full * K);
+        p->k->gemm.pack(p->x + (p->t0 + i * full) * K, K, n, panel_width(p, n),
+                        p->panels + i * full * K);
     }
 }
 
@@ -238,7 +262,8 @@ static void invariant_part(void *ctx, int64_t begin, int64_t end, int thread)
 {
     product *p = ctx;
     int64_t K = p->w->n_cols, N = p->w->n_rows, full = p->k->gemm.panel;
-    float *mem = (float *)(void *)(p->scratch + (size_t)thread * p->stride), *out = mem + p->block * K;
+    float *mem = (float *)(void *)(p->scratch + (size_t)thread * p->stride),
+          *out = mem + p->block * K;
 
     for (int64_t b = begin; b < end; b++) {
         int64_t n0 = b * p->block, n = N - n0 < p->block ? N - n0 : p->block;
@@ -262,10 +287,12 @@ static infq_status invariant_rows(infq_cpu_state *s, product *p, infq_err *err)
     p->block = K <= 2048 ? 32 : K <= 8192 ? 16 : 8;
     most = p->n_tokens < PASS_ROWS ? p->n_tokens : PASS_ROWS;
     if (!infq_mul_size((size_t)((most + full - 1) / full * full), (size_t)K * sizeof(float), &n))
-        return infq_err_set(err, INFQ_E_NOMEM, "a product of %lld rows is too large", (long long)p->n_tokens);
+        return infq_err_set(err, INFQ_E_NOMEM, "a product of %lld rows is too large",
+                            (long long)p->n_tokens);
     INFQ_TRY(infq_cpu_scratch_need(&s->panel, n, err));
     p->panels = s->panel.p;
-    INFQ_TRY(infq_cpu_threads_need(s, (size_t)(p->block * (K + full)) * sizeof(float), &p->scratch, &p->stride, err));
+    INFQ_TRY(infq_cpu_threads_need(s, (size_t)(p->block * (K + full)) * sizeof(float), &p->scratch,
+                                   &p->stride, err));
     for (p->t0 = 0; p->t0 < p->n_tokens; p->t0 += PASS_ROWS) {
         p->n_pack = p->n_tokens - p->t0 < PASS_ROWS ? p->n_tokens - p->t0 : PASS_ROWS;
         infq_par_for((p->n_pack + full - 1) / full, 1, pack_part, p);
@@ -303,13 +330,15 @@ static void many_i8_part(void *ctx, int64_t begin, int64_t end, int thread)
     for (int64_t b = begin; b < end; b++) {
         int64_t n0 = b * p->block, n = N - n0 < p->block ? N - n0 : p->block;
         const int8_t *rows = (const int8_t *)w->codes.data + (size_t)n0 * w->codes.row_bytes;
-        if (!infq_dnnl_i8(p->n_tokens, n, K, (const int8_t *)p->prep, rows, (int64_t)w->codes.row_bytes, sums))
+        if (!infq_dnnl_i8(p->n_tokens, n, K, (const int8_t *)p->prep, rows,
+                          (int64_t)w->codes.row_bytes, sums))
             p->failed = 1;
         for (int64_t j = 0; j < n; j++)
             scale[j] = infq_cpu_scale(w, n0 + j, 0);
         for (int64_t i = 0; i < p->n_tokens; i++)
             for (int64_t j = 0; j < n; j++)
-                p->a->y[i * N + n0 + j] = infq_cpu_i8_out(sums[i * n + j], p->x_scale[i], scale[j], p->a->bias, n0 + j);
+                p->a->y[i * N + n0 + j] =
+                    infq_cpu_i8_out(sums[i * n + j], p->x_scale[i], scale[j], p->a->bias, n0 + j);
     }
 }
 
@@ -319,12 +348,13 @@ static infq_status many_rows(infq_cpu_state *s, product *p, infq_err *err)
     bool i8 = p->pw->kind == INFQ_FEW_I8;
 
     p->block = 96;
-    INFQ_TRY(infq_cpu_threads_need(s, (size_t)(p->block * (i8 ? p->n_tokens + 1 : K)) * sizeof(float), &p->scratch, &p->stride,
-                                   err));
+    INFQ_TRY(infq_cpu_threads_need(s,
+                                   (size_t)(p->block * (i8 ? p->n_tokens + 1 : K)) * sizeof(float),
+                                   &p->scratch, &p->stride, err));
     infq_par_for((N + p->block - 1) / p->block, 1, i8 ? many_i8_part : many_part, p);
     if (p->failed)
-        return infq_err_set(err, INFQ_E_DEVICE, "oneDNN refused a product of %lld x %lld by %lld", (long long)p->n_tokens,
-                            (long long)K, (long long)N);
+        return infq_err_set(err, INFQ_E_DEVICE, "oneDNN refused a product of %lld x %lld by %lld",
+                            (long long)p->n_tokens, (long long)K, (long long)N);
     return INFQ_E_OK;
 }
 
@@ -335,7 +365,8 @@ static infq_status int8_rows(infq_cpu_state *s, product *p, infq_err *err)
 
     p->prep_stride = (size_t)p->w->n_cols; // tight: oneDNN reads them as a matrix
     if (!infq_mul_size(T, p->prep_stride + sizeof(float), &n) || !infq_add_size(n, 64, &n))
-        return infq_err_set(err, INFQ_E_NOMEM, "a product of %lld rows is too large", (long long)p->n_tokens);
+        return infq_err_set(err, INFQ_E_NOMEM, "a product of %lld rows is too large",
+                            (long long)p->n_tokens);
     INFQ_TRY(infq_cpu_scratch_need(&s->prep, n, err));
     p->x_scale = s->prep.p;
     p->prep = (uint8_t *)s->prep.p + (T * sizeof(float) + 63) / 64 * 64;
@@ -350,7 +381,12 @@ static infq_status int8_rows(infq_cpu_state *s, product *p, infq_err *err)
 infq_status infq_cpu_matmul(void *state, const infq_matmul_args *a, infq_err *err)
 {
     infq_cpu_state *s = state;
-    product p = { .k = infq_cpu_kernels_get(), .pw = a->w, .w = &a->w->w, .a = a, .x = a->x, .n_tokens = a->n_tokens };
+    product p = { .k = infq_cpu_kernels_get(),
+                  .pw = a->w,
+                  .w = &a->w->w,
+                  .a = a,
+                  .x = a->x,
+                  .n_tokens = a->n_tokens };
 
     if (a->n_tokens <= 0)
         return INFQ_E_OK;
@@ -359,7 +395,8 @@ infq_status infq_cpu_matmul(void *state, const infq_matmul_args *a, infq_err *er
     if (p.w->codec.act != INFQ_ACT_NONE) {
         size_t n;
         if (!infq_mul_size((size_t)a->n_tokens, (size_t)p.w->n_cols * sizeof(float), &n))
-            return infq_err_set(err, INFQ_E_NOMEM, "a product of %lld rows is too large", (long long)a->n_tokens);
+            return infq_err_set(err, INFQ_E_NOMEM, "a product of %lld rows is too large",
+                                (long long)a->n_tokens);
         INFQ_TRY(infq_cpu_scratch_need(&s->x, n, err));
         p.panels = s->x.p;
         infq_par_for(a->n_tokens, 16, act_part, &p);

@@ -1,6 +1,6 @@
-/* Few-row products on integer codes with AVX2. U4: vpmaddubsw of codes (at most 15) and signed activation bytes cannot
- * saturate (4 * 15 * 127 < 32768), so the 16-bit activations of prep.inc give exact sums in 8 lanes of 8 products. U8 and
- * I8: codes widened to 16 bits, vpmaddwd. */
+/* Few-row products on integer codes with AVX2. U4: vpmaddubsw of codes (at most 15) and signed
+ * activation bytes cannot saturate (4 * 15 * 127 < 32768), so the 16-bit activations of prep.inc
+ * give exact sums in 8 lanes of 8 products. U8 and I8: codes widened to 16 bits, vpmaddwd. */
 #include <immintrin.h>
 #include <math.h>
 #include <string.h>
@@ -12,11 +12,12 @@
 #define CODE_AHEAD 8192
 #define SCALE_AHEAD 768
 
-/* 64 columns: even ones against low nibbles, odd ones against high nibbles; lanes 0-3 hold the first 32 columns. */
+/* 64 columns: even ones against low nibbles, odd ones against high nibbles; lanes 0-3 hold the
+ * first 32 columns. */
 typedef struct {
     int8_t even_hi[32], even_lo[32], odd_hi[32], odd_lo[32];
     float scale[8];
-    float sum[8];      /* the lane's sum of q */
+    float sum[8]; /* the lane's sum of q */
 } block_u4;
 
 /* 32 columns */
@@ -37,7 +38,8 @@ void infq_prep_u4_avx2(const float *x, int64_t n_cols, const infq_weight *w, uin
     (void)w;
     for (int64_t c = 0; c < n_cols; c += 64, b++)
         for (int g = 0; g < 2; g++) {
-            int64_t at = c + g * PREP_GROUP, n = n_cols - at < PREP_GROUP ? n_cols - at : PREP_GROUP;
+            int64_t at = c + g * PREP_GROUP,
+                    n = n_cols - at < PREP_GROUP ? n_cols - at : PREP_GROUP;
             int16_t q[PREP_GROUP] = { 0 };
             float s = n > 0 ? prep_group(x + at, n, q) : 0.0f;
             for (int i = 0; i < 16; i++) {
@@ -99,26 +101,37 @@ void infq_few_u4_avx2(const infq_cpu_few *a, int64_t r0, int64_t r1)
 
     for (int64_t r = r0; r < r1; r++) {
         const uint8_t *p = (const uint8_t *)w->codes.data + (size_t)r * w->codes.row_bytes;
-        _mm_prefetch((const char *)w->scales.data + (size_t)infq_cpu_scale_row(&w->codec, r) * w->scales.row_bytes + SCALE_AHEAD,
+        _mm_prefetch((const char *)w->scales.data +
+                         (size_t)infq_cpu_scale_row(&w->codec, r) * w->scales.row_bytes +
+                         SCALE_AHEAD,
                      _MM_HINT_T0);
         for (int64_t t = 0; t < a->n_tokens; t++) {
-            const block_u4 *x = (const block_u4 *)(const void *)(a->prep + (size_t)t * a->prep_stride);
+            const block_u4 *x =
+                (const block_u4 *)(const void *)(a->prep + (size_t)t * a->prep_stride);
             __m256 total = _mm256_setzero_ps(), s = total, z = total;
             int64_t group = -1;
             for (int64_t b = 0; b < n_blocks; b++, x++) {
-                int64_t n = row_bytes - b * 32, ga = (b * 64) >> shift, gb = b * 64 + 32 < n_cols ? (b * 64 + 32) >> shift : ga;
-                __m256i v = n >= 32 ? _mm256_loadu_si256((const __m256i *)(const void *)(p + b * 32)) : load_tail(p + b * 32, n);
-                __m256i even = _mm256_and_si256(v, nibble), odd = _mm256_and_si256(_mm256_srli_epi16(v, 4), nibble), hi, lo;
+                int64_t n = row_bytes - b * 32, ga = (b * 64) >> shift,
+                        gb = b * 64 + 32 < n_cols ? (b * 64 + 32) >> shift : ga;
+                __m256i v = n >= 32
+                                ? _mm256_loadu_si256((const __m256i *)(const void *)(p + b * 32))
+                                : load_tail(p + b * 32, n);
+                __m256i even = _mm256_and_si256(v, nibble),
+                        odd = _mm256_and_si256(_mm256_srli_epi16(v, 4), nibble), hi, lo;
                 __m256 f;
                 _mm_prefetch((const char *)p + b * 32 + CODE_AHEAD, _MM_HINT_T0);
                 if (ga != group || gb != ga) {
-                    s = _mm256_set_m128(_mm_set1_ps(infq_cpu_scale(w, r, gb)), _mm_set1_ps(infq_cpu_scale(w, r, ga)));
-                    z = _mm256_set_m128(_mm_set1_ps(infq_cpu_zero(w, r, gb)), _mm_set1_ps(infq_cpu_zero(w, r, ga)));
+                    s = _mm256_set_m128(_mm_set1_ps(infq_cpu_scale(w, r, gb)),
+                                        _mm_set1_ps(infq_cpu_scale(w, r, ga)));
+                    z = _mm256_set_m128(_mm_set1_ps(infq_cpu_zero(w, r, gb)),
+                                        _mm_set1_ps(infq_cpu_zero(w, r, ga)));
                     group = ga == gb ? ga : -1;
                 }
 #define X(part) _mm256_loadu_si256((const __m256i *)(const void *)x->part)
-                hi = _mm256_add_epi16(_mm256_maddubs_epi16(even, X(even_hi)), _mm256_maddubs_epi16(odd, X(odd_hi)));
-                lo = _mm256_add_epi16(_mm256_maddubs_epi16(even, X(even_lo)), _mm256_maddubs_epi16(odd, X(odd_lo)));
+                hi = _mm256_add_epi16(_mm256_maddubs_epi16(even, X(even_hi)),
+                                      _mm256_maddubs_epi16(odd, X(odd_hi)));
+                lo = _mm256_add_epi16(_mm256_maddubs_epi16(even, X(even_lo)),
+                                      _mm256_maddubs_epi16(odd, X(odd_lo)));
 #undef X
                 hi = _mm256_slli_epi32(_mm256_madd_epi16(hi, ones), 8);
                 f = _mm256_cvtepi32_ps(_mm256_add_epi32(hi, _mm256_madd_epi16(lo, ones)));
@@ -140,16 +153,20 @@ void infq_few_u8_avx2(const infq_cpu_few *a, int64_t r0, int64_t r1)
 
     for (int64_t r = r0; r < r1; r++) {
         const uint8_t *p = (const uint8_t *)w->codes.data + (size_t)r * w->codes.row_bytes;
-        _mm_prefetch((const char *)w->scales.data + (size_t)infq_cpu_scale_row(&w->codec, r) * w->scales.row_bytes + SCALE_AHEAD,
+        _mm_prefetch((const char *)w->scales.data +
+                         (size_t)infq_cpu_scale_row(&w->codec, r) * w->scales.row_bytes +
+                         SCALE_AHEAD,
                      _MM_HINT_T0);
         for (int64_t t = 0; t < a->n_tokens; t++) {
-            const block_u8 *x = (const block_u8 *)(const void *)(a->prep + (size_t)t * a->prep_stride);
+            const block_u8 *x =
+                (const block_u8 *)(const void *)(a->prep + (size_t)t * a->prep_stride);
             __m256 total = _mm256_setzero_ps();
             float s = 0.0f, z = 0.0f, zeros = 0.0f;
             int64_t group = -1;
             for (int64_t c = 0; c < n_cols; c += PREP_GROUP, x++) {
                 int64_t n = n_cols - c, at = c >> shift;
-                __m256i v = n >= 32 ? _mm256_loadu_si256((const __m256i *)(const void *)(p + c)) : load_tail(p + c, n);
+                __m256i v = n >= 32 ? _mm256_loadu_si256((const __m256i *)(const void *)(p + c))
+                                    : load_tail(p + c, n);
                 __m256i q0 = _mm256_loadu_si256((const __m256i *)(const void *)x->q);
                 __m256i q1 = _mm256_loadu_si256((const __m256i *)(const void *)(x->q + 16)), d;
                 _mm_prefetch((const char *)p + c + CODE_AHEAD, _MM_HINT_T0);
@@ -158,9 +175,13 @@ void infq_few_u8_avx2(const infq_cpu_few *a, int64_t r0, int64_t r1)
                     z = mid ? 0.0f : infq_cpu_zero(w, r, at);
                     group = at;
                 }
-                d = _mm256_madd_epi16(_mm256_sub_epi16(_mm256_cvtepu8_epi16(_mm256_castsi256_si128(v)), flip), q0);
-                d = _mm256_add_epi32(d, _mm256_madd_epi16(
-                        _mm256_sub_epi16(_mm256_cvtepu8_epi16(_mm256_extracti128_si256(v, 1)), flip), q1));
+                d = _mm256_madd_epi16(
+                    _mm256_sub_epi16(_mm256_cvtepu8_epi16(_mm256_castsi256_si128(v)), flip), q0);
+                d = _mm256_add_epi32(
+                    d, _mm256_madd_epi16(
+                           _mm256_sub_epi16(_mm256_cvtepu8_epi16(_mm256_extracti128_si256(v, 1)),
+                                            flip),
+                           q1));
                 total = _mm256_fmadd_ps(_mm256_cvtepi32_ps(d), _mm256_set1_ps(x->scale * s), total);
                 zeros = fmaf(-z * x->sum, x->scale * s, zeros);
             }
@@ -185,8 +206,10 @@ void infq_few_i8_avx2(const infq_cpu_few *a, int64_t r0, int64_t r1)
             for (; k + 16 <= n; k += 16) {
                 if (k % 64 == 0)
                     _mm_prefetch((const char *)p + k + CODE_AHEAD, _MM_HINT_T0);
-                __m256i u = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)(p + k)));
-                __m256i v = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)(x + k)));
+                __m256i u =
+                    _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)(p + k)));
+                __m256i v =
+                    _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)(x + k)));
                 acc = _mm256_add_epi32(acc, _mm256_madd_epi16(u, v));
             }
             q = _mm_add_epi32(_mm256_castsi256_si128(acc), _mm256_extracti128_si256(acc, 1));
@@ -194,7 +217,8 @@ void infq_few_i8_avx2(const infq_cpu_few *a, int64_t r0, int64_t r1)
             d = _mm_cvtsi128_si32(_mm_add_epi32(q, _mm_shuffle_epi32(q, 0xb1)));
             for (; k < n; k++)
                 d += (int32_t)(int8_t)p[k] * (int8_t)x[k];
-            a->y[t * w->n_rows + r] = infq_cpu_i8_out(d, a->x_scale[t], infq_cpu_scale(w, r, 0), a->bias, r);
+            a->y[t * w->n_rows + r] =
+                infq_cpu_i8_out(d, a->x_scale[t], infq_cpu_scale(w, r, 0), a->bias, r);
         }
     }
 }

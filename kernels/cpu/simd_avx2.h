@@ -21,7 +21,10 @@ static inline vf v_div(vf a, vf b) { return _mm256_div_ps(a, b); }
 static inline vf v_fma(vf a, vf b, vf c) { return _mm256_fmadd_ps(a, b, c); }
 static inline vf v_max(vf a, vf b) { return _mm256_max_ps(a, b); }
 static inline vf v_min(vf a, vf b) { return _mm256_min_ps(a, b); }
-static inline vf v_round(vf a) { return _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+static inline vf v_round(vf a)
+{
+    return _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
 static inline float v_sum(vf a)
 {
     __m128 s = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
@@ -39,14 +42,20 @@ static inline vf v_le_select(vf x, vf y, vf a, vf b)
 {
     return _mm256_blendv_ps(b, a, _mm256_cmp_ps(x, y, _CMP_LE_OQ));
 }
-static inline vf v_nan_of(vf x, vf y) { return _mm256_blendv_ps(y, x, _mm256_cmp_ps(x, x, _CMP_UNORD_Q)); }
+static inline vf v_nan_of(vf x, vf y)
+{
+    return _mm256_blendv_ps(y, x, _mm256_cmp_ps(x, x, _CMP_UNORD_Q));
+}
 static inline vf v_load_bf16(const uint8_t *p)
 {
     __m256i v = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p));
 
     return _mm256_castsi256_ps(_mm256_slli_epi32(v, 16));
 }
-static inline vf v_load_f16(const uint8_t *p) { return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p)); }
+static inline vf v_load_f16(const uint8_t *p)
+{
+    return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p));
+}
 static inline vf v_load_u8(const uint8_t *p)
 {
     return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)p)));
@@ -62,7 +71,8 @@ static inline vf v_load_e4m3(const uint8_t *p)
     __m128i mag = _mm_and_si128(b, _mm_set1_epi16(0x7f));
     __m128i h = _mm_or_si128(_mm_slli_epi16(_mm_xor_si128(b, mag), 8), _mm_slli_epi16(mag, 7));
 
-    h = _mm_or_si128(h, _mm_and_si128(_mm_cmpeq_epi16(mag, _mm_set1_epi16(0x7f)), _mm_set1_epi16(0x7e00)));
+    h = _mm_or_si128(
+        h, _mm_and_si128(_mm_cmpeq_epi16(mag, _mm_set1_epi16(0x7f)), _mm_set1_epi16(0x7e00)));
     return _mm256_mul_ps(_mm256_cvtph_ps(h), _mm256_set1_ps(256.0f));
 }
 static inline void v_load2_e4m3(const uint8_t *p, vf *a, vf *b)
@@ -89,7 +99,10 @@ static inline bool any_e4m3_nan(const uint8_t *p, int64_t n)
         any |= (p[i] & 0x7f) == 0x7f;
     return any;
 }
-static inline vf v_load_f32(const uint8_t *p) { return _mm256_loadu_ps((const float *)(const void *)p); }
+static inline vf v_load_f32(const uint8_t *p)
+{
+    return _mm256_loadu_ps((const float *)(const void *)p);
+}
 static inline void v_load_u4(const uint8_t *p, vf *a, vf *b)
 {
     __m128i v = _mm_loadl_epi64((const __m128i *)p), m = _mm_set1_epi8(15);

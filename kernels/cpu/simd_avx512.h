@@ -21,7 +21,10 @@ static inline vf v_div(vf a, vf b) { return _mm512_div_ps(a, b); }
 static inline vf v_fma(vf a, vf b, vf c) { return _mm512_fmadd_ps(a, b, c); }
 static inline vf v_max(vf a, vf b) { return _mm512_max_ps(a, b); }
 static inline vf v_min(vf a, vf b) { return _mm512_min_ps(a, b); }
-static inline vf v_round(vf a) { return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+static inline vf v_round(vf a)
+{
+    return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
 static inline float v_sum(vf a)
 {
     __m256 h = _mm256_add_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps(a, 1));
@@ -40,14 +43,20 @@ static inline vf v_le_select(vf x, vf y, vf a, vf b)
 {
     return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(x, y, _CMP_LE_OQ), b, a);
 }
-static inline vf v_nan_of(vf x, vf y) { return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), y, x); }
+static inline vf v_nan_of(vf x, vf y)
+{
+    return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), y, x);
+}
 static inline vf v_load_bf16(const uint8_t *p)
 {
     __m512i v = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p));
 
     return _mm512_castsi512_ps(_mm512_slli_epi32(v, 16));
 }
-static inline vf v_load_f16(const uint8_t *p) { return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p)); }
+static inline vf v_load_f16(const uint8_t *p)
+{
+    return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p));
+}
 static inline vf v_load_u8(const uint8_t *p)
 {
     return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p)));
@@ -60,13 +69,15 @@ static inline vf v_load_e4m3(const uint8_t *p)
 {
     __m256i b = _mm256_cvtepu8_epi16(_mm_loadu_si128((const __m128i *)p));
     __m256i mag = _mm256_and_si256(b, _mm256_set1_epi16(0x7f));
-    __m256i h = _mm256_or_si256(_mm256_slli_epi16(_mm256_xor_si256(b, mag), 8), _mm256_slli_epi16(mag, 7));
+    __m256i h =
+        _mm256_or_si256(_mm256_slli_epi16(_mm256_xor_si256(b, mag), 8), _mm256_slli_epi16(mag, 7));
 
     h = _mm256_or_si256(h, _mm256_and_si256(_mm256_cmpeq_epi16(mag, _mm256_set1_epi16(0x7f)),
                                             _mm256_set1_epi16(0x7e00)));
     return _mm512_mul_ps(_mm512_cvtph_ps(h), _mm512_set1_ps(256.0f));
 }
-/* 2 * VW values times 2^-8, anything for NaN: the sign-extended byte moved by 7 has the sign twice, in bits 15 and 14. */
+/* 2 * VW values times 2^-8, anything for NaN: the sign-extended byte moved by 7 has the sign twice,
+ * in bits 15 and 14. */
 static inline void v_load2_e4m3(const uint8_t *p, vf *a, vf *b)
 {
     __m512i h = _mm512_slli_epi16(_mm512_cvtepi8_epi16(_mm256_loadu_si256((const __m256i *)p)), 7);
@@ -117,8 +128,10 @@ static inline void v_transpose(const float *x, int64_t ldx, float *out, int64_t 
         r[i + 3] = _mm512_shuffle_ps(t[i + 1], t[i + 3], 0xee);
     }
     for (int j = 0; j < 4; j++) {
-        __m512 a = _mm512_shuffle_f32x4(r[j], r[j + 4], 0x88), b = _mm512_shuffle_f32x4(r[j], r[j + 4], 0xdd);
-        __m512 c = _mm512_shuffle_f32x4(r[j + 8], r[j + 12], 0x88), d = _mm512_shuffle_f32x4(r[j + 8], r[j + 12], 0xdd);
+        __m512 a = _mm512_shuffle_f32x4(r[j], r[j + 4], 0x88),
+               b = _mm512_shuffle_f32x4(r[j], r[j + 4], 0xdd);
+        __m512 c = _mm512_shuffle_f32x4(r[j + 8], r[j + 12], 0x88),
+               d = _mm512_shuffle_f32x4(r[j + 8], r[j + 12], 0xdd);
         _mm512_storeu_ps(out + j * ldo, _mm512_shuffle_f32x4(a, c, 0x88));
         _mm512_storeu_ps(out + (j + 4) * ldo, _mm512_shuffle_f32x4(b, d, 0x88));
         _mm512_storeu_ps(out + (j + 8) * ldo, _mm512_shuffle_f32x4(a, c, 0xdd));

@@ -1,8 +1,8 @@
-/* Vectors of one float in plain C: the contract of simd_avx2.h and simd_avx512.h, which say nothing twice. The .inc files
- * are written over these names.
- *   vf: VW floats.  v_fma(a, b, c) = a * b + c, rounded once where the ISA has it.  v_sum: fixed tree.
- *   v_round: nearest, ties to even.  v_max, v_min: the second operand when one is NaN.
- *   v_pow2(n): 2^n for whole n in -126..127.  Loads need no alignment. */
+/* Vectors of one float in plain C: the contract of simd_avx2.h and simd_avx512.h, which say nothing
+ * twice. The .inc files are written over these names. vf: VW floats.  v_fma(a, b, c) = a * b + c,
+ * rounded once where the ISA has it.  v_sum: fixed tree. v_round: nearest, ties to even.  v_max,
+ * v_min: the second operand when one is NaN. v_pow2(n): 2^n for whole n in -126..127.  Loads need
+ * no alignment. */
 #ifndef INFQ_KERNELS_CPU_SIMD_SCALAR_H
 #define INFQ_KERNELS_CPU_SIMD_SCALAR_H
 

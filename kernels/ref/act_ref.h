@@ -1,6 +1,7 @@
-/* Activation quantization of W8A8 and FP8 schemes: one definition for the reference and the CPU backend, so that both
- * multiply exactly the same values. Written so that compilers vectorise it with the flags of the file that includes it;
- * every operation is rounded by IEEE rules, so all instances agree bit for bit. */
+/* Activation quantization of W8A8 and FP8 schemes: one definition for the reference and the CPU
+ * backend, so that both multiply exactly the same values. Written so that compilers vectorise it
+ * with the flags of the file that includes it; every operation is rounded by IEEE rules, so all
+ * instances agree bit for bit. */
 #ifndef INFQ_KERNELS_REF_ACT_REF_H
 #define INFQ_KERNELS_REF_ACT_REF_H
 
@@ -11,7 +12,8 @@
 
 #define INFQ_ACT_E4M3_MAX 448.0f
 
-/* Largest |x|, NaN when a value is NaN: the bits of |x| order as integers, with NaN above infinity. */
+/* Largest |x|, NaN when a value is NaN: the bits of |x| order as integers, with NaN above infinity.
+ */
 static inline float infq_act_absmax(const float *x, int64_t n)
 {
     int32_t m = 0;
@@ -35,8 +37,9 @@ static inline float infq_act_i8_round(float x, float s)
     return v < -127.0f ? -127.0f : v;
 }
 
-/* Symmetric int8 of one row: s = absmax/127, q = rne(x/s) in -127..127; returns s. An all-zero row (or one whose s would
- * be 0) gives s = 0 and codes 0; a row with NaN or infinity gives s = NaN and codes 0, so that the product is NaN. */
+/* Symmetric int8 of one row: s = absmax/127, q = rne(x/s) in -127..127; returns s. An all-zero row
+ * (or one whose s would be 0) gives s = 0 and codes 0; a row with NaN or infinity gives s = NaN and
+ * codes 0, so that the product is NaN. */
 static inline float infq_act_i8_row(const float *x, int64_t n, int8_t *q)
 {
     float s = infq_act_absmax(x, n) / 127.0f;
@@ -51,8 +54,8 @@ static inline float infq_act_i8_row(const float *x, int64_t n, int8_t *q)
     return s;
 }
 
-/* Nearest E4M3 value, ties to even, saturating: equal to decode(encode(y)) of lib/tensor/dtype.h. Below 2^-6 the grid is
- * the multiples of 2^-9; above, 3 bits of mantissa. */
+/* Nearest E4M3 value, ties to even, saturating: equal to decode(encode(y)) of lib/tensor/dtype.h.
+ * Below 2^-6 the grid is the multiples of 2^-9; above, 3 bits of mantissa. */
 static inline float infq_act_e4m3_round(float y)
 {
     const float magic = 24576.0f; // 1.5 * 2^14: adding it leaves multiples of 2^-9
@@ -84,7 +87,8 @@ static inline void infq_act_e4m3_span(const float *x, int64_t n, float s, float 
 }
 
 /* x' of one row under codec.act: quantized and decoded again. NONE copies. dst may be x. */
-static inline void infq_act_row(infq_act act, float act_scale, const float *x, int64_t n, float *dst)
+static inline void infq_act_row(infq_act act, float act_scale, const float *x, int64_t n,
+                                float *dst)
 {
     switch (act) {
     case INFQ_ACT_NONE:

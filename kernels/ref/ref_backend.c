@@ -1,5 +1,6 @@
-/* The reference backend: plain C, sums in double, every weight decoded by lib/tensor. Slow and easy to read; the truth that
- * the other backends are tested against, and the source of optional operations that a backend leaves out. */
+/* The reference backend: plain C, sums in double, every weight decoded by lib/tensor. Slow and easy
+ * to read; the truth that the other backends are tested against, and the source of optional
+ * operations that a backend leaves out. */
 #include <string.h>
 
 #include "kernels/ref/act_ref.h"
@@ -16,10 +17,7 @@ static infq_status ref_open(const char *device, void **state, infq_err *err)
     return infq_mem_new(1, 1, "the reference backend", state, err);
 }
 
-static void ref_close(void *state)
-{
-    infq_mem_free(state);
-}
+static void ref_close(void *state) { infq_mem_free(state); }
 
 static infq_status ref_alloc(void *state, size_t n_bytes, void **out, infq_err *err)
 {
@@ -41,7 +39,8 @@ static infq_status ref_copy(void *state, void *dst, const void *src, size_t n_by
     return INFQ_E_OK;
 }
 
-static bool ref_supports(void *state, infq_op op, const infq_codec *c, int64_t n_rows, int64_t n_cols)
+static bool ref_supports(void *state, infq_op op, const infq_codec *c, int64_t n_rows,
+                         int64_t n_cols)
 {
     (void)state;
     (void)n_rows;
@@ -49,7 +48,8 @@ static bool ref_supports(void *state, infq_op op, const infq_codec *c, int64_t n
     return (op != INFQ_OP_MATMUL && op != INFQ_OP_EMBED) || (c && c->elem != INFQ_ELEM_NONE);
 }
 
-static infq_status ref_weight_prepare(void *state, const infq_weight *w, infq_pweight **out, infq_err *err)
+static infq_status ref_weight_prepare(void *state, const infq_weight *w, infq_pweight **out,
+                                      infq_err *err)
 {
     void *p;
 
@@ -83,7 +83,8 @@ static infq_status ref_matmul(void *state, const infq_matmul_args *a, infq_err *
     (void)state;
     if (!infq_mul_size((size_t)K, sizeof(float), &n_bytes) ||
         !infq_mul_size(n_bytes, (size_t)a->n_tokens + 1, &n_x))
-        return infq_err_set(err, INFQ_E_NOMEM, "a product of %lld rows is too large", (long long)a->n_tokens);
+        return infq_err_set(err, INFQ_E_NOMEM, "a product of %lld rows is too large",
+                            (long long)a->n_tokens);
     INFQ_TRY(infq_mem_new(n_x, 1, "rows of a product", &mem, err));
     row = mem;
     x = row + K;

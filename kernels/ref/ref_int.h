@@ -1,5 +1,5 @@
-/* Operations of the reference backend that need no weights (ref_ops.c). They ignore the state, so that any CPU-memory
- * backend may borrow them. */
+/* Operations of the reference backend that need no weights (ref_ops.c). They ignore the state, so
+ * that any CPU-memory backend may borrow them. */
 #ifndef INFQ_KERNELS_REF_REF_INT_H
 #define INFQ_KERNELS_REF_REF_INT_H
 

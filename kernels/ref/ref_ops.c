@@ -101,7 +101,8 @@ infq_status infq_ref_attention(void *state, const infq_attention_args *a, infq_e
     double *p;
 
     (void)state;
-    INFQ_TRY(infq_mem_new((size_t)(a->pos0 + a->n_tokens + a->head_dim), sizeof(double), "attention weights", &mem, err));
+    INFQ_TRY(infq_mem_new((size_t)(a->pos0 + a->n_tokens + a->head_dim), sizeof(double),
+                          "attention weights", &mem, err));
     p = mem;
     for (int64_t t = 0; t < a->n_tokens; t++)
         for (int64_t h = 0; h < a->n_heads; h++)
@@ -117,7 +118,8 @@ infq_status infq_ref_kv_store(void *state, const infq_kv_store_args *a, infq_err
     for (int64_t t = 0; t < a->n_tokens; t++)
         for (int64_t h = 0; h < a->n_kv_heads; h++) {
             int64_t pos = a->pos0 + t;
-            memcpy(a->pages[pos / INFQ_KV_PAGE] + (h * INFQ_KV_PAGE + pos % INFQ_KV_PAGE) * a->head_dim,
+            memcpy(a->pages[pos / INFQ_KV_PAGE] +
+                       (h * INFQ_KV_PAGE + pos % INFQ_KV_PAGE) * a->head_dim,
                    a->x + t * a->x_stride + h * a->head_dim, (size_t)a->head_dim * sizeof(float));
         }
     return INFQ_E_OK;

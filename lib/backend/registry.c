@@ -1,5 +1,5 @@
-/* Backends by name. The CUDA part is a shared object of its own, opened at run time so that the tools are the same files
- * on machines without it. */
+/* Backends by name. The CUDA part is a shared object of its own, opened at run time so that the
+ * tools are the same files on machines without it. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +18,7 @@ static void fill_optional(infq_backend_ops *ops)
 {
 #define FILL(op)                                                                                   \
     if (!ops->op)                                                                                  \
-        ops->op = infq_backend_ref.op
+    ops->op = infq_backend_ref.op
     FILL(rmsnorm);
     FILL(layernorm);
     FILL(rope);
@@ -57,9 +57,11 @@ static infq_status cuda_ops(const infq_backend_ops **out, infq_err *err)
     const infq_backend_ops *ops;
 
     if (!cuda_path(path, sizeof(path)))
-        return infq_err_set(err, INFQ_E_DEVICE, "the folder of " CUDA_FILE " cannot be told; set INFQ_BACKEND_DIR");
+        return infq_err_set(err, INFQ_E_DEVICE,
+                            "the folder of " CUDA_FILE " cannot be told; set INFQ_BACKEND_DIR");
     if (access(path, R_OK) != 0)
-        return infq_err_set(err, INFQ_E_DEVICE, "cuda: the CUDA part is not built here, there is no %s", path);
+        return infq_err_set(err, INFQ_E_DEVICE,
+                            "cuda: the CUDA part is not built here, there is no %s", path);
     lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!lib)
         return infq_err_set(err, INFQ_E_DEVICE, "cuda: %s", dlerror());
@@ -68,7 +70,8 @@ static infq_status cuda_ops(const infq_backend_ops **out, infq_err *err)
     ops = entry ? entry() : NULL;
     if (!ops || ops->abi_version != INFQ_BACKEND_ABI || ops->struct_size != sizeof(*ops)) {
         dlclose(lib);
-        return infq_err_set(err, INFQ_E_DEVICE, "cuda: %s is of another version (interface %u is needed)", path,
+        return infq_err_set(err, INFQ_E_DEVICE,
+                            "cuda: %s is of another version (interface %u is needed)", path,
                             (unsigned)INFQ_BACKEND_ABI);
     }
     *out = ops;
