@@ -170,16 +170,21 @@ static inline int64_t infq_cpu_scale_row(const infq_codec *c, int64_t r)
                                 : (int64_t)((uint32_t)r / (uint32_t)c->group_rows);
 }
 
-/* Scale of weight element group (row group, column group), decoded to F32; 1 without scales. */
-static inline float infq_cpu_scale(const infq_weight *w, int64_t r, int64_t g)
+/* The scale row of weight row r, NULL without scales. */
+static inline const uint8_t *infq_cpu_scales_of(const infq_weight *w, int64_t r)
 {
-    const uint8_t *p;
-
     if (w->codec.scale == INFQ_ELEM_NONE)
+        return NULL;
+    return (const uint8_t *)w->scales.data +
+           (size_t)infq_cpu_scale_row(&w->codec, r) * w->scales.row_bytes;
+}
+
+/* Element g of a scale row, decoded to F32; 1 without scales. */
+static inline float infq_cpu_scale_in(infq_elem e, const uint8_t *p, int64_t g)
+{
+    switch (e) {
+    case INFQ_ELEM_NONE:
         return 1.0f;
-    p = (const uint8_t *)w->scales.data +
-        (size_t)infq_cpu_scale_row(&w->codec, r) * w->scales.row_bytes;
-    switch (w->codec.scale) {
     case INFQ_ELEM_F32: {
         float f;
         __builtin_memcpy(&f, p + g * 4, 4);
@@ -204,6 +209,12 @@ static inline float infq_cpu_scale(const infq_weight *w, int64_t r, int64_t g)
     default:
         return infq_e8m0_decode(p[g]);
     }
+}
+
+/* Scale of column group g in weight row r. */
+static inline float infq_cpu_scale(const infq_weight *w, int64_t r, int64_t g)
+{
+    return infq_cpu_scale_in(w->codec.scale, infq_cpu_scales_of(w, r), g);
 }
 
 /* Zero point of an integer group in code units. */

@@ -166,12 +166,16 @@ static void few_part(void *ctx, int64_t begin, int64_t end, int thread)
     p->few(&f, begin, end);
 }
 
-// Rows of weights a part: multiples of 16, enough bytes to be worth a thread.
+// Rows of weights a part: equal parts in multiples of 16, each with enough bytes to be worth a
+// thread.
 static int64_t few_grain(const product *p)
 {
-    int64_t row = (int64_t)p->w->codes.row_bytes * p->n_tokens, n = row > 0 ? PART_BYTES / row : 0;
+    int64_t n_bytes = (int64_t)p->w->codes.row_bytes * p->n_tokens * p->w->n_rows;
+    int64_t parts = n_bytes / PART_BYTES, most = infq_par_threads(), grain;
 
-    return (n + 15) / 16 * 16 > 0 ? (n + 15) / 16 * 16 : 16;
+    parts = parts < 1 ? 1 : parts > most ? most : parts;
+    grain = (p->w->n_rows + parts - 1) / parts;
+    return (grain + 15) / 16 * 16;
 }
 
 static infq_status few_rows(infq_cpu_state *s, product *p, infq_err *err)
