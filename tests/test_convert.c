@@ -1,5 +1,6 @@
 #include "tests/testlib.h"
 
+#include "lib/base/cursor.h"
 #include "lib/base/rng.h"
 #include "lib/compress/convert.h"
 #include "lib/report/inspect.h"
@@ -240,6 +241,94 @@ START_TEST(gguf_import_equals_the_transformers_folder)
 }
 END_TEST
 
+// A GGUF file of the llama family with one layer-less embedding, and one more tensor or text when named.
+static void make_gguf(const char *path, const char *tensor, const char *key, const char *text)
+{
+    static const char *const numbers[] = { "llama.embedding_length", "llama.block_count", "llama.feed_forward_length",
+                                           "llama.attention.head_count" };
+    static const uint8_t zeros[256];
+    infq_buf b;
+    infq_err err;
+    float eps = 1e-5f;
+
+    infq_buf_init(&b);
+#define U32(v) (infq_store_u32le(four, (uint32_t)(v)), infq_buf_add(&b, four, 4))
+#define U64(v) (infq_store_u64le(eight, (uint64_t)(v)), infq_buf_add(&b, eight, 8))
+#define TEXT(s) (U64(strlen(s)), infq_buf_str(&b, s))
+    uint8_t four[4], eight[8];
+    infq_buf_str(&b, "GGUF");
+    U32(3);
+    U64(tensor ? 2 : 1);
+    U64(key ? 7 : 6);
+    TEXT("general.architecture");
+    U32(8);
+    TEXT("llama");
+    for (int i = 0; i < 4; i++) {
+        TEXT(numbers[i]);
+        U32(4);
+        U32(i == 3 ? 2 : 8);
+    }
+    TEXT("llama.attention.layer_norm_rms_epsilon");
+    U32(6);
+    infq_buf_add(&b, &eps, 4);
+    if (key) {
+        TEXT(key);
+        U32(8);
+        TEXT(text);
+    }
+    TEXT("token_embd.weight");
+    U32(2);
+    U64(8);
+    U64(4);
+    U32(0);
+    U64(0);
+    if (tensor) {
+        TEXT(tensor);
+        U32(1);
+        U64(8);
+        U32(0);
+        U64(128);
+    }
+#undef U32
+#undef U64
+#undef TEXT
+    infq_buf_add(&b, zeros, (32 - b.n % 32) % 32);
+    infq_buf_add(&b, zeros, tensor ? 160 : 128);
+    ck_ok(infq_buf_status(&b, &err), err);
+    ck_ok(infq_file_write_atomic(path, b.data, b.n, true, &err), err);
+    infq_buf_deinit(&b);
+}
+
+START_TEST(gguf_import_refuses_what_it_would_get_wrong)
+{
+    static const struct {
+        const char *tensor, *key, *text, *says; // says NULL: accepted
+    } t[] = {
+        { NULL, NULL, NULL, NULL },
+        { NULL, "llama.rope.scaling.type", "none", NULL },
+        { NULL, "llama.rope.scaling.type", "yarn", "llama.rope.scaling.type" },
+        { "rope_freqs.weight", NULL, NULL, "rope_freqs.weight" },
+        { "blk.0.attn_q.bias", NULL, NULL, "blk.0.attn_q.bias" },
+        { "blk.0.unheard_of.weight", NULL, NULL, "blk.0.unheard_of.weight" },
+    };
+    const char *d = test_tmpdir();
+
+    for (size_t i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
+        infq_convert_options o = { .out_path = in_dir(d, "out"), .force = true };
+        infq_convert_report r;
+        infq_err err = { 0 };
+        infq_status st;
+        make_gguf(in_dir(d, "m.gguf"), t[i].tensor, t[i].key, t[i].text);
+        st = infq_convert_gguf(in_dir(d, "m.gguf"), &o, &quiet, &r, &err);
+        ck_assert_msg(st == (t[i].says ? INFQ_E_UNSUPPORTED : INFQ_E_OK), "%d: status %d: %s", (int)i, (int)st, err.msg);
+        if (t[i].says) {
+            ck_assert_msg(strstr(err.msg, t[i].says) != NULL, "%s", err.msg);
+            ck_assert(!infq_path_exists(in_dir(d, "out.partial")));
+        }
+    }
+}
+END_TEST
+
 START_TEST(quantized_folders_dequantize_to_their_golden_values)
 {
     static const char *const folders[] = { "ct-w4a16-g32", "ct-w4a16-asym-g128", "ct-w8a8-int8", "ct-fp8-dynamic", "ct-fp8-block" };
@@ -319,6 +408,7 @@ int main(void)
     tcase_add_test(t, fp8_saturates_finite_values_and_refuses_others);
     tcase_add_test(t, f16_refuses_what_it_cannot_hold);
     tcase_add_test(t, gguf_import_equals_the_transformers_folder);
+    tcase_add_test(t, gguf_import_refuses_what_it_would_get_wrong);
     tcase_add_test(t, quantized_folders_dequantize_to_their_golden_values);
     tcase_add_test(t, inspect_counts_logical_parameters_of_packed_weights);
     suite_add_tcase(s, t);

@@ -39,7 +39,7 @@ static const struct {
     { "ffn_norm", "post_attention_layernorm" },
 };
 
-// The transformers name into out; false for tensors that have none (rope_freqs).
+// The transformers name into out; false for tensors that have none.
 static bool hf_name(const char *name, char *out, size_t cap)
 {
     int layer, at = 0;
@@ -84,6 +84,23 @@ static infq_status whole(const import *im, const char *key, double dflt, int64_t
     return INFQ_E_OK;
 }
 
+// Scaled frequencies would need members that config.json does not get here: the model would run, and be wrong.
+static infq_status no_rope_scaling(const import *im, infq_err *err)
+{
+    const infq_gguf_value *v = infq_gguf_value_find(im->g, "llama.rope.scaling.type");
+    const char *s = "";
+    uint64_t n = 0, pos = 0;
+
+    if (!v)
+        v = infq_gguf_value_find(im->g, "llama.rope.scale_linear");
+    if (!v)
+        return INFQ_E_OK;
+    if (v->kind == INFQ_GGUF_STRING && !v->is_array && infq_gguf_string(v, &pos, &s, &n) && n == 4 &&
+        memcmp(s, "none", 4) == 0)
+        return INFQ_E_OK;
+    return infq_err_set(err, INFQ_E_UNSUPPORTED, "%s: %s: scaled rotary frequencies cannot be converted", im->path, v->key);
+}
+
 static infq_status read_shape(import *im, infq_err *err)
 {
     const infq_gguf_value *a = infq_gguf_value_find(im->g, "general.architecture");
@@ -105,6 +122,7 @@ static infq_status read_shape(import *im, infq_err *err)
     INFQ_TRY(whole(im, "llama.attention.key_length", (double)(im->hidden / im->n_heads), &im->head_dim, err));
     INFQ_TRY(number(im, "llama.attention.layer_norm_rms_epsilon", NAN, &im->eps, err));
     INFQ_TRY(number(im, "llama.rope.freq_base", 10000, &im->rope_base, err));
+    INFQ_TRY(no_rope_scaling(im, err));
     im->tied = true;
     for (size_t i = 0; i < infq_gguf_count(im->g); i++) {
         const infq_gguf_tensor *t = infq_gguf_get(im->g, i);
@@ -137,13 +155,14 @@ static infq_status declare(import *im, infq_err *err)
 
         infq_ggml_type(t->type, &type, &block, &bytes);
         if (!hf_name(t->name, name, sizeof(name))) {
-            if (strcmp(t->name, "rope_freqs.weight") == 0) {
-                infq_warn(im->log, "%s: rope_freqs.weight has no counterpart and is left out", im->path);
-                continue;
-            }
+            if (strcmp(t->name, "rope_freqs.weight") == 0)
+                return infq_err_set(err, INFQ_E_UNSUPPORTED, "%s: rope_freqs.weight scales the rotary frequencies, which the "
+                                    "configuration made here would lose", im->path);
             return infq_err_set(err, INFQ_E_UNSUPPORTED, "%s: tensor %s has no counterpart in transformers' names", im->path,
                                 t->name);
         }
+        if (infq_str_ends(t->name, ".bias"))
+            return infq_err_set(err, INFQ_E_UNSUPPORTED, "%s: tensor %s: biases cannot be converted", im->path, t->name);
         if (e == INFQ_ELEM_NONE)
             return infq_err_set(err, INFQ_E_UNSUPPORTED, "%s: tensor %s is stored as %s, which cannot be decoded yet",
                                 im->path, t->name, type);
@@ -212,8 +231,7 @@ static infq_status write_tensors(import *im, infq_err *err)
 
     for (size_t i = 0; i < infq_gguf_count(im->g); i++) {
         const infq_gguf_tensor *t = infq_gguf_get(im->g, i);
-        if (!hf_name(t->name, name, sizeof(name)))
-            continue;
+        INFQ_BUG_ON(!hf_name(t->name, name, sizeof(name))); // declared, so it has one
         infq_progress(im->log, t->name, done, im->rep.bytes_in);
         if (infq_interrupted)
             return infq_err_set(err, INFQ_E_INTERRUPTED, "interrupted at %s", t->name);
