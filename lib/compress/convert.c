@@ -100,12 +100,8 @@ typedef struct {
 // Tensors that a quantized module is stored as.
 static bool is_part(const char *suffix)
 {
-    static const char *const parts[] = { "weight",       "weight_packed",   "weight_scale",        "weight_zero_point",
-                                         "weight_shape", "weight_g_idx",    "weight_global_scale", "input_scale",
-                                         "input_zero_point", "input_global_scale" };
-
-    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
-        if (strcmp(suffix, parts[i]) == 0)
+    for (size_t i = 0; infq_format_parts[i]; i++)
+        if (strcmp(suffix, infq_format_parts[i]) == 0)
             return true;
     return false;
 }

@@ -8,6 +8,10 @@
 // Probed in this order; dense takes what is left.
 static const infq_format *const formats[] = {&infq_format_compressed_tensors, &infq_format_dense};
 
+const char *const infq_format_parts[] = {"weight",       "weight_packed", "weight_scale",        "weight_zero_point",
+                                         "weight_shape", "weight_g_idx",  "weight_global_scale", "input_scale",
+                                         "input_zero_point", "input_global_scale", NULL};
+
 size_t infq_format_count(void)
 {
     return sizeof(formats) / sizeof(formats[0]);

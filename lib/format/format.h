@@ -57,6 +57,10 @@ typedef struct {
     bool (*expects)(const void *state, const char *module);
 } infq_format;
 
+/* Last parts of the names of tensors that a quantized module may be stored as ("weight_packed", "weight_scale", ...), of all
+ * formats; ends with NULL. */
+extern const char *const infq_format_parts[];
+
 const infq_format *infq_format_find(const char *name);   /* NULL if unknown */
 size_t infq_format_count(void);
 const infq_format *infq_format_get(size_t i);

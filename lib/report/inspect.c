@@ -22,15 +22,12 @@ static void count_tensors(const infq_checkpoint *ck, infq_inspect *in)
 // Elements of the tensors "module.*" that the quantized module is stored as: they are not parameters themselves.
 static int64_t stored_elems(const infq_checkpoint *ck, const char *module, infq_buf *name)
 {
-    static const char *const parts[] = { "weight",       "weight_packed", "weight_scale",        "weight_zero_point",
-                                         "weight_shape", "weight_g_idx",  "weight_global_scale", "input_scale",
-                                         "input_zero_point", "input_global_scale" };
     int64_t n = 0;
 
-    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
+    for (size_t i = 0; infq_format_parts[i]; i++) {
         const infq_ck_tensor *t;
         infq_buf_clear(name);
-        infq_buf_fmt(name, "%s.%s", module, parts[i]);
+        infq_buf_fmt(name, "%s.%s", module, infq_format_parts[i]);
         t = infq_checkpoint_find(ck, name->data);
         if (t)
             n += t->n_elems;
