@@ -44,7 +44,7 @@ TEST_BIN := $(TEST_SRC:tests/%.c=$(BUILD)/tests/%)
 FUZZ_SRC := $(sort $(wildcard tests/fuzz/fuzz_*.c))
 FUZZ_BIN := $(FUZZ_SRC:tests/fuzz/%.c=$(BUILD)/fuzz/%)
 
-.PHONY: all setup demo test test-full test-bin layers models results install clean train-demo cases check-setup
+.PHONY: all setup demo test test-full test-bin layers models results install clean cases
 .DEFAULT_GOAL := all
 .SECONDARY:
 
