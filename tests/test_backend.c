@@ -154,7 +154,7 @@ START_TEST(backend_open_and_product_survive_every_failed_allocation)
             st = b->ops.weight_prepare(b->state, &w, &p, &err);
         if (!st) {
             infq_matmul_args a = { .w = p, .x = x, .y = y, .n_tokens = 1, .invariant = true };
-            st = b->ops.matmul(b->state, &a, &err);
+            st = b->ops.matmul(b->state, &a, 1, &err);
         }
         infq_mem_fail_at(0);
         ck_assert_msg(st == 0 || st == INFQ_E_NOMEM, "status %d", (int)st);

@@ -1,6 +1,7 @@
 #include "tests/testlib.h"
 
 #include <sys/stat.h>
+#include <time.h>
 
 #include "lib/base/arena.h"
 #include "lib/base/cpu.h"
@@ -365,6 +366,64 @@ START_TEST(par_for_covers_each_index_once)
 }
 END_TEST
 
+// What a team did: regions of many sizes, one inside a part, one after the threads went to sleep.
+typedef struct {
+    cover c;
+    int n_regions, n_bad_threads;
+} team_work;
+
+typedef struct {
+    cover *c;
+    int64_t from;
+} inner_part;
+
+static void touch_from(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    inner_part *p = ctx;
+
+    touch(p->c, p->from + begin, p->from + end, thread);
+}
+
+static void touch_in_part(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    team_work *w = ctx;
+
+    if (thread < 0 || thread >= infq_par_threads())
+        w->n_bad_threads++;
+    infq_par_for(end - begin, 1, touch_from, &(inner_part){ &w->c, begin });
+}
+
+static void lead(void *ctx)
+{
+    team_work *w = ctx;
+
+    for (int64_t grain = 1; grain < 600; grain += 7, w->n_regions++)
+        infq_par_for(1001, grain, touch, &w->c);
+    nanosleep(&(struct timespec){ 0, 3000000 }, NULL);
+    for (int i = 0; i < 2000; i++, w->n_regions++)
+        infq_par_for(1001, 100, touch_in_part, w);
+}
+
+static void lead_again(void *ctx)
+{
+    infq_par_team(lead, ctx);
+}
+
+START_TEST(team_covers_each_index_once_in_every_region)
+{
+    for (int threads = 1; threads <= 4; threads++)
+        for (int nested = 0; nested < 2; nested++) {
+            static team_work w;
+            memset(&w, 0, sizeof(w));
+            infq_par_threads_set(threads);
+            infq_par_team(nested ? lead_again : lead, &w);
+            ck_assert_int_eq(w.n_bad_threads, 0);
+            for (int i = 0; i < 1001; i++)
+                ck_assert_int_eq(w.c.hits[i], w.n_regions);
+        }
+}
+END_TEST
+
 START_TEST(cpu_level_can_be_lowered_but_not_raised)
 {
     infq_err err;
@@ -447,6 +506,7 @@ int main(void)
     tcase_add_test(t, sha256_equals_the_standards_examples);
     tcase_add_test(t, rng_stream_is_pinned);
     tcase_add_test(t, par_for_covers_each_index_once);
+    tcase_add_test(t, team_covers_each_index_once_in_every_region);
     tcase_add_test(t, cpu_level_can_be_lowered_but_not_raised);
     tcase_add_test(t, atomic_write_leaves_old_or_new_at_every_failure);
     tcase_add_test(t, files_that_are_not_there_are_not_found);

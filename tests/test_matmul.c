@@ -239,7 +239,7 @@ static void product(infq_backend *b, const infq_weight *w, const float *x, const
     infq_matmul_args a = {
         .w = p, .x = x, .bias = bias, .y = y, .n_tokens = T, .invariant = invariant
     };
-    ck_ok(b->ops.matmul(b->state, &a, &err), err);
+    ck_ok(b->ops.matmul(b->state, &a, 1, &err), err);
     b->ops.weight_free(b->state, p);
 }
 
@@ -393,6 +393,60 @@ START_TEST(matmul_bits_do_not_depend_on_threads)
             infq_mem_free(b);
             random_weight_free(&r);
         }
+}
+END_TEST
+
+// Products of a list, called by the leader of a team.
+typedef struct {
+    const infq_matmul_args *a;
+    int64_t n;
+    infq_status st;
+    infq_err err;
+} list_call;
+
+static void run_list(void *ctx)
+{
+    list_call *c = ctx;
+
+    c->st = cpu->ops.matmul(cpu->state, c->a, c->n, &c->err);
+}
+
+START_TEST(products_of_a_list_equal_single_ones)
+{
+    // q, k, v of one input; another codec of the same input; the same codec of another input.
+    const int64_t rows[] = { 96, 33, 40, 50, 17, 20 }, K = 288, T = 3;
+    const infq_codec other = { .elem = INFQ_ELEM_BF16 };
+
+    infq_par_threads_set(3);
+    for (int invariant = 0; invariant < 2; invariant++) {
+        random_weight r[6];
+        infq_pweight *p[6];
+        infq_matmul_args a[6];
+        float *x[2] = { random_floats(T * K, 3), random_floats(T * K, 4) }, *y[6], *want;
+        list_call call = { .a = a, .n = 6 };
+        infq_err err;
+
+        for (int i = 0; i < 6; i++) {
+            r[i] = random_weight_new(i == 3 ? other : codecs[_i], rows[i], K, (uint64_t)i + 1);
+            y[i] = infq_mem_alloc((size_t)(T * rows[i]) * sizeof(float));
+            ck_ok(cpu->ops.weight_prepare(cpu->state, &r[i].w, &p[i], &err), err);
+            a[i] = (infq_matmul_args){ .w = p[i], .x = x[i == 5], .y = y[i], .n_tokens = T, .invariant = invariant };
+        }
+        infq_par_team(run_list, &call);
+        ck_ok(call.st, call.err);
+        for (int i = 0; i < 6; i++) {
+            want = infq_mem_alloc((size_t)(T * rows[i]) * sizeof(float));
+            product(cpu, &r[i].w, x[i == 5], NULL, T, invariant, want);
+            ck_assert_msg(memcmp(want, y[i], (size_t)(T * rows[i]) * sizeof(float)) == 0,
+                          "codec %d, product %d of the list differs", _i, i);
+            infq_mem_free(want);
+            infq_mem_free(y[i]);
+            cpu->ops.weight_free(cpu->state, p[i]);
+            random_weight_free(&r[i]);
+        }
+        infq_mem_free(x[0]);
+        infq_mem_free(x[1]);
+    }
 }
 END_TEST
 
@@ -564,6 +618,7 @@ int main(void)
                         N_CODECS);
     tcase_add_loop_test(t, matmul_rows_do_not_depend_on_the_batch_when_invariant, 0, 10);
     tcase_add_loop_test(t, matmul_bits_do_not_depend_on_threads, 0, N_CODECS);
+    tcase_add_loop_test(t, products_of_a_list_equal_single_ones, 0, N_CODECS);
     tcase_add_test(t, int8_products_have_equal_bits_on_every_path_and_level);
     tcase_add_loop_test(t, matmul_keeps_its_error_with_outliers_and_zeros, 0, 4);
     tcase_add_loop_test(t, matmul_passes_nan_and_infinity_on, 0, 7);

@@ -163,6 +163,29 @@ static infq_status generate(session *s, const options *o, infq_err *err)
     return show(s, !o->json, true, err);
 }
 
+// The loop with all threads standing by from the prompt to the last token.
+typedef struct {
+    session *s;
+    const options *o;
+    infq_err *err;
+    infq_status st;
+} generate_call;
+
+static void generate_in_team(void *ctx)
+{
+    generate_call *c = ctx;
+
+    c->st = generate(c->s, c->o, c->err);
+}
+
+static infq_status run(session *s, const options *o, infq_err *err)
+{
+    generate_call c = { s, o, err, INFQ_E_OK };
+
+    infq_par_team(generate_in_team, &c);
+    return c.st;
+}
+
 static infq_status finish(session *s, const options *o, infq_err *err)
 {
     infq_buf doc;
@@ -224,7 +247,7 @@ int cmd_generate(int argc, char **argv)
     log = cmd_log(&sink, NAME, o.quiet);
     st = open_all(&s, argv[0], &o, &log, &err);
     if (!st)
-        st = generate(&s, &o, &err);
+        st = run(&s, &o, &err);
     if (!st)
         st = finish(&s, &o, &err);
     cmd_log_end(&sink);

@@ -153,7 +153,7 @@ bool infq_dnnl_i8(int64_t n_m, int64_t n_n, int64_t n_k, const int8_t *x, const 
 
 infq_status infq_cpu_weight_prepare(void *state, const infq_weight *w, infq_pweight **out,
                                     infq_err *err);
-infq_status infq_cpu_matmul(void *state, const infq_matmul_args *a, infq_err *err);
+infq_status infq_cpu_matmul(void *state, const infq_matmul_args *a, int64_t n, infq_err *err);
 
 /* Epilogue of the int8 product, the same on every path. */
 static inline float infq_cpu_i8_out(int32_t sum, float x_scale, float w_scale, const float *bias,

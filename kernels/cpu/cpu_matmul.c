@@ -10,8 +10,10 @@
 #include "lib/base/mem.h"
 #include "lib/base/par.h"
 
-/* Bytes of weights below which another thread does not pay. */
-#define PART_BYTES 49152
+/* Products of one input that share a region. */
+#define FEW_PRODUCTS 4
+/* Bytes of weights a part, at least: about a microsecond of reading. */
+#define PART_BYTES 24576
 /* From this many rows on oneDNN is as fast as the invariant product on AVX-512 (9 to 128 rows: half
  * as fast). */
 #define DNNL_ROWS 256
@@ -148,41 +150,47 @@ static void prep_part(void *ctx, int64_t begin, int64_t end, int thread)
                      p->prep + (size_t)t * p->prep_stride);
 }
 
+/* Products of one input, few rows: their weight rows one behind the other. */
+typedef struct {
+    product p[FEW_PRODUCTS];
+    int64_t n, n_rows;
+} few_products;
+
 static void few_part(void *ctx, int64_t begin, int64_t end, int thread)
 {
-    product *p = ctx;
-    infq_cpu_few f = { .w = p->w,
-                       .x = p->x,
-                       .prep = p->prep,
-                       .prep_stride = p->prep_stride,
-                       .x_scale = p->x_scale,
-                       .bias = p->a->bias,
-                       .y = p->a->y,
-                       .n_tokens = p->n_tokens,
-                       .row = p->scratch
-                                  ? (float *)(void *)(p->scratch + (size_t)thread * p->stride)
-                                  : NULL };
+    few_products *l = ctx;
 
-    p->few(&f, begin, end);
+    for (int64_t i = 0, at = 0; i < l->n; at += l->p[i++].w->n_rows) {
+        product *p = &l->p[i];
+        int64_t n = p->w->n_rows, r0 = begin > at ? begin - at : 0, r1 = end - at < n ? end - at : n;
+        infq_cpu_few f = { .w = p->w,
+                           .x = p->x,
+                           .prep = p->prep,
+                           .prep_stride = p->prep_stride,
+                           .x_scale = p->x_scale,
+                           .bias = p->a->bias,
+                           .y = p->a->y,
+                           .n_tokens = p->n_tokens,
+                           .row = p->scratch ? (float *)(void *)(p->scratch + (size_t)thread * p->stride) : NULL };
+
+        if (r0 < r1)
+            p->few(&f, r0, r1);
+    }
 }
 
-// Rows of weights a part: equal parts in multiples of 16, each with enough bytes to be worth a
-// thread.
+// Rows of weights a part: a multiple of 16 with enough bytes to be worth handing out.
 static int64_t few_grain(const product *p)
 {
-    int64_t n_bytes = (int64_t)p->w->codes.row_bytes * p->n_tokens * p->w->n_rows;
-    int64_t parts = n_bytes / PART_BYTES, most = infq_par_threads(), grain;
+    int64_t row_bytes = (int64_t)p->w->codes.row_bytes * p->n_tokens, rows = PART_BYTES / (row_bytes > 0 ? row_bytes : 1);
 
-    parts = parts < 1 ? 1 : parts > most ? most : parts;
-    grain = (p->w->n_rows + parts - 1) / parts;
-    return (grain + 15) / 16 * 16;
+    return rows < 16 ? 16 : (rows + 15) / 16 * 16;
 }
 
-static infq_status few_rows(infq_cpu_state *s, product *p, infq_err *err)
+// The kernel for few rows, its form of the activations and its scratch.
+static infq_status few_prepare(infq_cpu_state *s, product *p, infq_err *err)
 {
     const infq_cpu_kernels *k = p->k;
 
-    p->how = NULL;
     p->few = k->few_any;
     switch (p->pw->kind) {
     case INFQ_FEW_F32:
@@ -196,6 +204,9 @@ static infq_status few_rows(infq_cpu_state *s, product *p, infq_err *err)
         break;
     case INFQ_FEW_E4M3:
         p->few = k->few_e4m3;
+        break;
+    case INFQ_FEW_I8:
+        p->few = k->few_i8;
         break;
     case INFQ_FEW_U4:
         if (k->few_u4) {
@@ -222,7 +233,23 @@ static infq_status few_rows(infq_cpu_state *s, product *p, infq_err *err)
     if (p->few == k->few_any || p->few == k->few_e4m3)
         INFQ_TRY(infq_cpu_threads_need(s, (size_t)p->w->n_cols * sizeof(float), &p->scratch,
                                        &p->stride, err));
-    infq_par_for(p->w->n_rows, few_grain(p), few_part, p);
+    return INFQ_E_OK;
+}
+
+// l->p[0] has its activations; the other products of the list read the same.
+static infq_status few_rows(infq_cpu_state *s, few_products *l, infq_err *err)
+{
+    INFQ_TRY(few_prepare(s, &l->p[0], err));
+    l->n_rows = l->p[0].w->n_rows;
+    for (int64_t i = 1; i < l->n; i++) {
+        const infq_matmul_args *a = l->p[i].a;
+        l->p[i] = l->p[0];
+        l->p[i].a = a;
+        l->p[i].pw = a->w;
+        l->p[i].w = &a->w->w;
+        l->n_rows += a->w->w.n_rows;
+    }
+    infq_par_for(l->n_rows, few_grain(&l->p[0]), few_part, l);
     return INFQ_E_OK;
 }
 
@@ -362,53 +389,81 @@ static infq_status many_rows(infq_cpu_state *s, product *p, infq_err *err)
     return INFQ_E_OK;
 }
 
-// W8A8: rows to int8 with a scale each, then exact sums by whatever is fastest.
-static infq_status int8_rows(infq_cpu_state *s, product *p, infq_err *err)
+// Rows to int8 with a scale each, or through the codec's FP8 format and back.
+static infq_status activations(infq_cpu_state *s, product *p, infq_err *err)
 {
     size_t T = (size_t)p->n_tokens, n;
+    bool i8 = p->pw->kind == INFQ_FEW_I8, fits;
 
-    p->prep_stride = (size_t)p->w->n_cols; // tight: oneDNN reads them as a matrix
-    if (!infq_mul_size(T, p->prep_stride + sizeof(float), &n) || !infq_add_size(n, 64, &n))
-        return infq_err_set(err, INFQ_E_NOMEM, "a product of %lld rows is too large",
-                            (long long)p->n_tokens);
-    INFQ_TRY(infq_cpu_scratch_need(&s->prep, n, err));
-    p->x_scale = s->prep.p;
-    p->prep = (uint8_t *)s->prep.p + (T * sizeof(float) + 63) / 64 * 64;
+    if (!i8 && p->w->codec.act == INFQ_ACT_NONE)
+        return INFQ_E_OK;
+    p->prep_stride = i8 ? (size_t)p->w->n_cols : 0; // tight: oneDNN reads them as a matrix
+    fits = i8 ? infq_mul_size(T, p->prep_stride + sizeof(float), &n) && infq_add_size(n, 64, &n)
+              : infq_mul_size(T, (size_t)p->w->n_cols * sizeof(float), &n);
+    if (!fits)
+        return infq_err_set(err, INFQ_E_NOMEM, "a product of %lld rows is too large", (long long)p->n_tokens);
+    if (i8) {
+        INFQ_TRY(infq_cpu_scratch_need(&s->prep, n, err));
+        p->x_scale = s->prep.p;
+        p->prep = (uint8_t *)s->prep.p + (T * sizeof(float) + 63) / 64 * 64;
+    } else {
+        INFQ_TRY(infq_cpu_scratch_need(&s->x, n, err));
+        p->panels = s->x.p;
+        p->x = s->x.p;
+    }
     infq_par_for(p->n_tokens, 16, act_part, p);
-    if (p->n_tokens > INFQ_CPU_FEW && p->k->level == INFQ_CPU_VNNI)
-        return many_rows(s, p, err);
-    p->few = p->k->few_i8;
-    infq_par_for(p->w->n_rows, few_grain(p), few_part, p);
     return INFQ_E_OK;
 }
 
-infq_status infq_cpu_matmul(void *state, const infq_matmul_args *a, infq_err *err)
+static bool is_few(const infq_matmul_args *a)
 {
-    infq_cpu_state *s = state;
-    product p = { .k = infq_cpu_kernels_get(),
-                  .pw = a->w,
-                  .w = &a->w->w,
-                  .a = a,
-                  .x = a->x,
-                  .n_tokens = a->n_tokens };
+    const infq_cpu_kernels *k = infq_cpu_kernels_get();
 
+    if (a->w->kind == INFQ_FEW_I8)
+        return a->n_tokens <= INFQ_CPU_FEW || k->level != INFQ_CPU_VNNI; // exact sums: invariant on any path
+    return !a->invariant && a->n_tokens <= INFQ_CPU_FEW;
+}
+
+// Both read the same activations in the same form with the same kernel.
+static bool same_input(const infq_matmul_args *a, const infq_matmul_args *b)
+{
+    const infq_codec *c = &a->w->w.codec, *d = &b->w->w.codec;
+
+    return a->x == b->x && a->n_tokens == b->n_tokens && a->invariant == b->invariant && a->w->kind == b->w->kind &&
+           a->w->w.n_cols == b->w->w.n_cols && c->act == d->act && a->w->w.act_scale == b->w->w.act_scale;
+}
+
+// The first products of the list that can go together; *n_done: how many.
+static infq_status first_products(infq_cpu_state *s, const infq_matmul_args *a, int64_t n, int64_t *n_done, infq_err *err)
+{
+    few_products l = { .p[0] = { .k = infq_cpu_kernels_get(),
+                                 .pw = a->w,
+                                 .w = &a->w->w,
+                                 .a = a,
+                                 .x = a->x,
+                                 .n_tokens = a->n_tokens },
+                       .n = 1 };
+    product *p = &l.p[0];
+
+    *n_done = 1;
     if (a->n_tokens <= 0)
         return INFQ_E_OK;
-    if (p.pw->kind == INFQ_FEW_I8)
-        return int8_rows(s, &p, err);
-    if (p.w->codec.act != INFQ_ACT_NONE) {
-        size_t n;
-        if (!infq_mul_size((size_t)a->n_tokens, (size_t)p.w->n_cols * sizeof(float), &n))
-            return infq_err_set(err, INFQ_E_NOMEM, "a product of %lld rows is too large",
-                                (long long)a->n_tokens);
-        INFQ_TRY(infq_cpu_scratch_need(&s->x, n, err));
-        p.panels = s->x.p;
-        infq_par_for(a->n_tokens, 16, act_part, &p);
-        p.x = s->x.p;
+    INFQ_TRY(activations(s, p, err));
+    if (is_few(a)) {
+        for (; l.n < n && l.n < FEW_PRODUCTS && same_input(a, &a[l.n]); l.n++)
+            l.p[l.n].a = &a[l.n];
+        *n_done = l.n;
+        return few_rows(s, &l, err);
     }
-    if (!a->invariant && a->n_tokens <= INFQ_CPU_FEW)
-        return few_rows(s, &p, err);
-    if (!a->invariant && (a->n_tokens >= DNNL_ROWS || p.k->level == INFQ_CPU_SCALAR))
-        return many_rows(s, &p, err);
-    return invariant_rows(s, &p, err);
+    if (p->pw->kind == INFQ_FEW_I8 ||
+        (!a->invariant && (a->n_tokens >= DNNL_ROWS || p->k->level == INFQ_CPU_SCALAR)))
+        return many_rows(s, p, err);
+    return invariant_rows(s, p, err);
+}
+
+infq_status infq_cpu_matmul(void *state, const infq_matmul_args *a, int64_t n, infq_err *err)
+{
+    for (int64_t i = 0, done; i < n; i += done)
+        INFQ_TRY(first_products(state, a + i, n - i, &done, err));
+    return INFQ_E_OK;
 }

@@ -72,7 +72,7 @@ static size_t ref_weight_bytes(const infq_pweight *w)
     return (size_t)(infq_weight_bits(&w->w) / 8.0);
 }
 
-static infq_status ref_matmul(void *state, const infq_matmul_args *a, infq_err *err)
+static infq_status product(const infq_matmul_args *a, infq_err *err)
 {
     const infq_weight *w = &a->w->w;
     int64_t K = w->n_cols, N = w->n_rows;
@@ -80,7 +80,6 @@ static infq_status ref_matmul(void *state, const infq_matmul_args *a, infq_err *
     void *mem;
     float *row, *x;
 
-    (void)state;
     if (!infq_mul_size((size_t)K, sizeof(float), &n_bytes) ||
         !infq_mul_size(n_bytes, (size_t)a->n_tokens + 1, &n_x))
         return infq_err_set(err, INFQ_E_NOMEM, "a product of %lld rows is too large",
@@ -100,6 +99,14 @@ static infq_status ref_matmul(void *state, const infq_matmul_args *a, infq_err *
         }
     }
     infq_mem_free(mem);
+    return INFQ_E_OK;
+}
+
+static infq_status ref_matmul(void *state, const infq_matmul_args *a, int64_t n, infq_err *err)
+{
+    (void)state;
+    for (int64_t i = 0; i < n; i++)
+        INFQ_TRY(product(&a[i], err));
     return INFQ_E_OK;
 }
 

@@ -113,7 +113,9 @@ typedef struct {
     void (*weight_free)(void *state, infq_pweight *w);
     size_t (*weight_bytes)(const infq_pweight *w); /* read by one product with few rows */
 
-    infq_status (*matmul)(void *state, const infq_matmul_args *a, infq_err *err);
+    /* n products that do not depend on each other. Those next to each other with the same x (q, k, v; gate, up) may run
+     * as one; the result is that of n calls. */
+    infq_status (*matmul)(void *state, const infq_matmul_args *a, int64_t n, infq_err *err);
     infq_status (*embed)(void *state, const infq_embed_args *a, infq_err *err);
     infq_status (*rmsnorm)(void *state, const infq_norm_args *a, infq_err *err);      /* optional from here on */
     infq_status (*layernorm)(void *state, const infq_norm_args *a, infq_err *err);

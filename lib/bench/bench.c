@@ -5,6 +5,7 @@
 
 #include "lib/base/cpu.h"
 #include "lib/base/mem.h"
+#include "lib/base/par.h"
 #include "lib/eval/stats.h"
 
 infq_bench_options infq_bench_options_default(void)
@@ -63,6 +64,33 @@ static infq_status one_request(infq_model *m, const infq_bench_options *o, scrat
     rec->n_prompt = o->n_prompt;
     infq_seq_free(seq);
     return st;
+}
+
+// One request with all threads standing by from the prompt to the last token.
+typedef struct {
+    infq_model *m;
+    const infq_bench_options *o;
+    scratch *s;
+    infq_rng *rng;
+    infq_request_record *rec;
+    infq_err *err;
+    infq_status st;
+} request_call;
+
+static void request_in_team(void *ctx)
+{
+    request_call *c = ctx;
+
+    c->st = one_request(c->m, c->o, c->s, c->rng, c->rec, c->err);
+}
+
+static infq_status run_request(infq_model *m, const infq_bench_options *o, scratch *s, infq_rng *rng,
+                               infq_request_record *rec, infq_err *err)
+{
+    request_call c = { m, o, s, rng, rec, err, INFQ_E_OK };
+
+    infq_par_team(request_in_team, &c);
+    return c.st;
 }
 
 static infq_status check_options(const infq_config *c, const infq_bench_options *o, infq_err *err)
@@ -173,7 +201,7 @@ infq_status infq_bench_run(infq_model *m, infq_backend *be, const infq_bench_opt
         if (infq_interrupted)
             st = infq_err_set(err, INFQ_E_INTERRUPTED, "interrupted after %lld requests", (long long)i);
         else
-            st = one_request(m, o, &s, &rng, rec, err);
+            st = run_request(m, o, &s, &rng, rec, err);
         if (!st && i == 0)
             r.warmup_ttft_ms = (double)(rec->token_ns[0] - rec->due_ns) * 1e-6;
     }

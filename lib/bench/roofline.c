@@ -86,7 +86,7 @@ static infq_status product_rate(infq_backend *be, double *rate, infq_err *err)
     a.n_tokens = M;
     for (int pass = 0; !st && pass < 6; pass++) {
         int64_t t0 = infq_time_ns(), dt;
-        st = be->ops.matmul(be->state, &a, err);
+        st = be->ops.matmul(be->state, &a, 1, err);
         dt = infq_time_ns() - t0;
         if (pass && dt < best)
             best = dt;

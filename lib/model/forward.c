@@ -2,6 +2,7 @@
  * layers see all rows at once, attention goes sequence by sequence. Nothing is allocated between the first and the last layer. */
 #include <string.h>
 
+#include "lib/base/par.h"
 #include "lib/model/model_int.h"
 
 #define TRY_DEVICE(m, p, n, what)                                                                  \
@@ -102,11 +103,16 @@ typedef struct {
     int64_t n, n_pieces;
 } chunk;
 
+static infq_matmul_args product(const chunk *k, const infq_param *p, const float *x, float *y)
+{
+    return (infq_matmul_args){ .w = p->w, .x = x, .bias = p->bias, .y = y, .n_tokens = k->n, .invariant = k->o->invariant };
+}
+
 static infq_status matmul(const chunk *k, const infq_param *p, const float *x, float *y, infq_err *err)
 {
-    infq_matmul_args a = { .w = p->w, .x = x, .bias = p->bias, .y = y, .n_tokens = k->n, .invariant = k->o->invariant };
+    infq_matmul_args a = product(k, p, x, y);
 
-    return k->m->be->ops.matmul(k->m->be->state, &a, err);
+    return k->m->be->ops.matmul(k->m->be->state, &a, 1, err);
 }
 
 static infq_status norm(const chunk *k, const infq_param *p, const float *x, float *y, int64_t n_rows, int64_t n_cols,
@@ -170,15 +176,17 @@ static infq_status project(const chunk *c, int64_t layer, qkv_view *out, infq_er
     const infq_param *fused = infq_model_param(m, layer, INFQ_SLOT_QKV);
     int64_t q = m->c.n_heads * m->c.head_dim, kv = m->c.n_kv_heads * m->c.head_dim;
     float *at = m->work.qkv, *h = m->work.h;
+    infq_matmul_args three[3];
 
     if (fused->w) {
         *out = (qkv_view){ at, at + q, at + q + kv, q + 2 * kv, q + 2 * kv };
         return matmul(c, fused, h, at, err);
     }
     *out = (qkv_view){ at, at + c->n * q, at + c->n * (q + kv), q, kv };
-    INFQ_TRY(matmul(c, infq_model_param(m, layer, INFQ_SLOT_Q), h, out->q, err));
-    INFQ_TRY(matmul(c, infq_model_param(m, layer, INFQ_SLOT_K), h, out->k, err));
-    return matmul(c, infq_model_param(m, layer, INFQ_SLOT_V), h, out->v, err);
+    three[0] = product(c, infq_model_param(m, layer, INFQ_SLOT_Q), h, out->q);
+    three[1] = product(c, infq_model_param(m, layer, INFQ_SLOT_K), h, out->k);
+    three[2] = product(c, infq_model_param(m, layer, INFQ_SLOT_V), h, out->v);
+    return m->be->ops.matmul(m->be->state, three, 3, err);
 }
 
 static infq_status rotate(const chunk *c, int64_t layer, const qkv_view *x, infq_err *err)
@@ -235,13 +243,15 @@ static infq_status feed_forward(const chunk *c, int64_t layer, infq_err *err)
     int64_t n = m->c.ffn;
     infq_glu_args a = { .gate = w->up, .y = w->up, .n_rows = c->n, .n_cols = n, .gate_stride = n, .up_stride = n,
                         .y_stride = n, .fn = m->c.act };
+    infq_matmul_args two[2];
 
-    INFQ_TRY(matmul(c, infq_model_param(m, layer, INFQ_SLOT_UP), w->h, w->up, err));
+    two[0] = product(c, infq_model_param(m, layer, INFQ_SLOT_UP), w->h, w->up);
     if (gate->w) {
-        INFQ_TRY(matmul(c, gate, w->h, w->gate, err));
+        two[1] = product(c, gate, w->h, w->gate);
         a.gate = w->gate;
         a.up = w->up;
     }
+    INFQ_TRY(m->be->ops.matmul(m->be->state, two, gate->w ? 2 : 1, err));
     INFQ_TRY(m->be->ops.glu(m->be->state, &a, err));
     return matmul(c, infq_model_param(m, layer, INFQ_SLOT_DOWN), w->up, w->h, err);
 }
@@ -355,14 +365,33 @@ static infq_status run_batch(infq_model *m, const infq_segment *segs, int64_t n_
     return INFQ_E_OK;
 }
 
+// A batch as the team of threads sees it.
+typedef struct {
+    infq_model *m;
+    const infq_segment *segs;
+    int64_t n_segs;
+    const infq_forward_options *o;
+    float *hidden;
+    infq_err *err;
+    infq_status st;
+} batch;
+
+static void batch_in_team(void *ctx)
+{
+    batch *b = ctx;
+
+    b->st = run_batch(b->m, b->segs, b->n_segs, b->o, b->hidden, b->err);
+}
+
 infq_status infq_model_forward(infq_model *m, const infq_segment *segs, int64_t n_segs, const infq_forward_options *o,
                                float *hidden, infq_err *err)
 {
-    infq_status st = run_batch(m, segs, n_segs, o, hidden, err);
+    batch b = { .m = m, .segs = segs, .n_segs = n_segs, .o = o, .hidden = hidden, .err = err };
 
+    infq_par_team(batch_in_team, &b);
     for (int64_t i = 0; i < n_segs; i++)
         segs[i].seq->in_batch = false;
-    return st;
+    return b.st;
 }
 
 infq_status infq_model_logits(infq_model *m, const float *hidden, int64_t n_rows, bool invariant, float *logits,
@@ -379,7 +408,7 @@ infq_status infq_model_logits(infq_model *m, const float *hidden, int64_t n_rows
     for (int64_t r = 0; r < n_rows; r += INFQ_LOGIT_ROWS) {
         a.n_tokens = n_rows - r < INFQ_LOGIT_ROWS ? n_rows - r : INFQ_LOGIT_ROWS;
         INFQ_TRY(ops->upload(m->be->state, m->work.rows, hidden + r * H, (size_t)(a.n_tokens * H) * sizeof(float), err));
-        INFQ_TRY(ops->matmul(m->be->state, &a, err));
+        INFQ_TRY(ops->matmul(m->be->state, &a, 1, err));
         INFQ_TRY(ops->download(m->be->state, logits + r * V, m->work.logits, (size_t)(a.n_tokens * V) * sizeof(float), err));
     }
     return INFQ_E_OK;
