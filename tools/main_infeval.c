@@ -4,10 +4,16 @@
 #include "tools/cmd_eval.h"
 #include "tools/commands.h"
 
+/* First words that are commands; anything else is a model to score. */
+static const cmd_row rows[] = {
+    { "gate", "the verdict on stored items", cmd_eval_gate },
+};
+
 static int run(int argc, char **argv)
 {
-    if (argc >= 2 && strcmp(argv[1], "gate") == 0)
-        return cmd_eval_gate(argc - 1, argv + 1);
+    for (size_t i = 0; argc >= 2 && i < sizeof(rows) / sizeof(rows[0]); i++)
+        if (strcmp(argv[1], rows[i].name) == 0)
+            return rows[i].run(argc - 1, argv + 1);
     return cmd_eval(argc, argv);
 }
 
