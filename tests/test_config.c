@@ -1,5 +1,6 @@
 #include "lib/model/config.h"
 
+#include "lib/format/module.h"
 #include "lib/model/arch_int.h"
 #include "tests/testlib.h"
 #include "tests/engine_model.h"
@@ -202,6 +203,34 @@ START_TEST(layers_without_rotation_come_from_the_list_or_the_interval)
 }
 END_TEST
 
+START_TEST(a_tied_head_is_read_alike_by_the_engine_and_by_the_plan)
+{
+    static const struct {
+        const char *config;
+        bool tied;
+    } t[] = { { "{\"model_type\":\"gemma2\"}", true }, { "{\"model_type\":\"phi3\"}", false },
+              { "{\"model_type\":\"gemma3\",\"tie_word_embeddings\":false}", false }, { "{}", false },
+              { "{\"model_type\":\"x\",\"text_config\":{\"model_type\":\"gemma3_text\"}}", true },
+              { "{\"text_config\":{\"tie_word_embeddings\":true}}", true } };
+
+    for (size_t i = 0; i < infq_arch_count(); i++) { // the class defaults of every row
+        char text[128];
+        cJSON *j;
+
+        snprintf(text, sizeof(text), "{\"model_type\":\"%s\"}", infq_arch_get(i)->model_type);
+        j = cJSON_Parse(text);
+        ck_assert_msg(infq_config_ties_head(j) == parsed(text).tied, "%s", text);
+        cJSON_Delete(j);
+    }
+    for (size_t i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
+        cJSON *j = cJSON_Parse(t[i].config);
+        ck_assert_msg(infq_config_ties_head(j) == t[i].tied, "%s", t[i].config);
+        cJSON_Delete(j);
+    }
+    ck_assert(!infq_config_ties_head(NULL));
+}
+END_TEST
+
 START_TEST(parameters_are_counted_with_a_tied_head_once)
 {
     infq_config tied = parsed("{\"model_type\":\"llama\"," SIZES "\"tie_word_embeddings\":true}");
@@ -367,6 +396,7 @@ int main(void)
     tcase_add_loop_test(t, rope_frequencies_equal_those_of_transformers, 0, (int)(sizeof(freqs) / sizeof(freqs[0])));
     tcase_add_test(t, windows_follow_the_rule_of_the_architecture);
     tcase_add_test(t, layers_without_rotation_come_from_the_list_or_the_interval);
+    tcase_add_test(t, a_tied_head_is_read_alike_by_the_engine_and_by_the_plan);
     tcase_add_test(t, parameters_are_counted_with_a_tied_head_once);
     suite_add_tcase(s, t);
     t = tcase_create("tensors");

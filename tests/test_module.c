@@ -102,7 +102,7 @@ START_TEST(module_finds_layers_experts_and_fused_groups)
     ck_assert_int_eq(g6->fused, -1); // alone: its partner is not in the file
     ck_assert_int_eq(o->fused, -1);
     ck_assert_int_eq(o->n_cols, 16);
-    ck_assert(infq_module_is_default_target(o));
+    ck_assert(o->target);
     infq_modules_free(ms);
     infq_checkpoint_close(ck);
 }
@@ -122,7 +122,7 @@ START_TEST(module_leaves_routers_embeddings_mtp_and_empty_matrices_alone)
     for (size_t i = 0; i < infq_modules_count(ms); i++) {
         const infq_module *m = infq_modules_get(ms, i);
         bool want = strcmp(m->name, "model.layers.0.self_attn.kv_a_proj_with_mqa") == 0;
-        ck_assert_msg(infq_module_is_default_target(m) == want, "%s: target %d", m->name, m->target);
+        ck_assert_msg(m->target == want, "%s: target %d", m->name, m->target);
     }
     infq_modules_free(ms);
     infq_checkpoint_close(ck);
@@ -135,7 +135,7 @@ START_TEST(module_takes_a_lone_matrix_of_any_name)
     infq_checkpoint *ck = checkpoint_of(v, 1, NULL);
     infq_modules *ms = modules_of(ck);
 
-    ck_assert(infq_module_is_default_target(infq_modules_by_name(ms, "big")));
+    ck_assert(infq_modules_by_name(ms, "big")->target);
     ck_assert_ptr_null(infq_modules_by_name(ms, "bi"));
     infq_modules_free(ms);
     infq_checkpoint_close(ck);

@@ -221,6 +221,87 @@ START_TEST(verify_sees_missing_superfluous_and_side_files)
 }
 END_TEST
 
+// A folder of one layer's gate and up, each with one scale of its own, written without a source.
+static void make_whole_scales(fixture *f, const char *config, const char *codes, infq_dtype dtype, const char *scale, float gate,
+                              float up)
+{
+    static const char *const modules[] = {"model.layers.0.mlp.gate_proj", UP};
+    infq_folder_options fo = {.path = f->out, .fingerprint = "whole"};
+    int64_t matrix[2] = {32, dtype == INFQ_DTYPE_U8 ? 32 : 64}, blocks[2] = {32, 4}, one[1] = {1};
+    uint8_t block_scales[128], bytes[2048];
+    infq_folder *out;
+    char name[100];
+
+    memset(block_scales, 0x38, sizeof(block_scales)); // 1.0
+    for (size_t i = 0; i < sizeof(bytes); i++)
+        bytes[i] = (uint8_t)(i * 37 & 0x77);
+    snprintf(f->dir, sizeof(f->dir), "%s", test_tmpdir());
+    snprintf(f->out, sizeof(f->out), "%s/out", f->dir);
+    f->r = NULL;
+    ck_ok(infq_folder_begin(&fo, &out, &f->err), f->err);
+    for (int pass = 0; pass < 2; pass++) {
+        for (int i = 0; i < 2; i++) {
+            float value = i ? up : gate;
+            const struct {
+                const char *suffix;
+                infq_dtype dtype;
+                int n_dims;
+                const int64_t *shape;
+                const void *data;
+                size_t n;
+            } parts[] = {{codes, dtype, 2, matrix, bytes, (size_t)(matrix[0] * matrix[1])},
+                         {scale, INFQ_DTYPE_F32, 1, one, &value, 4},
+                         {"weight_scale", INFQ_DTYPE_F8_E4M3, 2, blocks, block_scales, 128}};
+            for (int k = 0; k < (dtype == INFQ_DTYPE_U8 ? 3 : 2); k++) {
+                snprintf(name, sizeof(name), "%s.%s", modules[i], parts[k].suffix);
+                if (pass)
+                    ck_ok(infq_folder_write(out, name, 0, parts[k].data, parts[k].n, &f->err), f->err);
+                else
+                    ck_ok(infq_folder_declare(out, name, parts[k].dtype, parts[k].n_dims, parts[k].shape, &f->err), f->err);
+            }
+        }
+        if (!pass)
+            ck_ok(infq_folder_seal(out, &f->err), f->err);
+    }
+    ck_ok(infq_folder_shard_done(out, 0, &f->err), f->err);
+    ck_ok(infq_folder_put(out, "config.json", config, strlen(config), &f->err), f->err);
+    ck_ok(infq_folder_commit(out, &f->err), f->err);
+}
+
+#define CT_CONFIG(format, weights)                                                                                     \
+    "{\"quantization_config\":{\"quant_method\":\"compressed-tensors\",\"format\":\"" format "\",\"config_groups\":"     \
+    "{\"group_0\":{\"targets\":[\"Linear\"],\"weights\":{\"type\":\"float\"," weights "}}}}}"
+#define NVFP4 CT_CONFIG("nvfp4-pack-quantized", "\"num_bits\":4,\"strategy\":\"tensor_group\",\"group_size\":16")
+#define FP8_TENSOR CT_CONFIG("float-quantized", "\"num_bits\":8,\"strategy\":\"tensor\"")
+
+START_TEST(verify_sees_scales_that_differ_inside_a_fused_group)
+{
+    fixture f;
+
+    make_whole_scales(&f, NVFP4, "weight_packed", INFQ_DTYPE_U8, "weight_global_scale", 64.0f, 64.0f);
+    verify(&f, NULL);
+    ck_assert_uint_eq(f.r->n_rows, 2);
+    ck_assert_uint_eq(f.r->findings.n, 0);
+    infq_verify_report_free(f.r);
+    make_whole_scales(&f, NVFP4, "weight_packed", INFQ_DTYPE_U8, "weight_global_scale", 64.0f, 512.0f);
+    verify(&f, NULL);
+    expect_fail(&f, "model.layers.0.mlp.gate_proj have different global scales");
+    ck_assert_uint_eq(f.r->findings.n_fail, 1);
+    infq_verify_report_free(f.r);
+    // Scales of whole tensors are requantized by loaders: told, and no failure.
+    make_whole_scales(&f, FP8_TENSOR, "weight", INFQ_DTYPE_F8_E4M3, "weight_scale", 0.5f, 0.5f);
+    verify(&f, NULL);
+    ck_assert_uint_eq(f.r->findings.n, 0);
+    infq_verify_report_free(f.r);
+    make_whole_scales(&f, FP8_TENSOR, "weight", INFQ_DTYPE_F8_E4M3, "weight_scale", 0.5f, 0.25f);
+    verify(&f, NULL);
+    ck_assert_uint_eq(f.r->findings.n_fail, 0);
+    ck_assert_uint_eq(f.r->findings.n, 1);
+    ck_assert_ptr_nonnull(strstr(f.r->findings.v[0].text, "different scales of the whole tensor"));
+    infq_verify_report_free(f.r);
+}
+END_TEST
+
 START_TEST(verify_checks_the_rules_of_an_engine)
 {
     infq_verify_options o = infq_verify_options_default();
@@ -252,6 +333,7 @@ int main(void)
     tcase_add_test(t, verify_sees_padding_bits_that_are_set);
     tcase_add_test(t, verify_sees_a_configuration_that_does_not_fit);
     tcase_add_test(t, verify_sees_missing_superfluous_and_side_files);
+    tcase_add_test(t, verify_sees_scales_that_differ_inside_a_fused_group);
     tcase_add_test(t, verify_checks_the_rules_of_an_engine);
     suite_add_tcase(s, t);
     return test_main(s);

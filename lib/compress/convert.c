@@ -97,15 +97,6 @@ typedef struct {
     infq_convert_report rep;
 } job;
 
-// Tensors that a quantized module is stored as.
-static bool is_part(const char *suffix)
-{
-    for (size_t i = 0; infq_format_parts[i]; i++)
-        if (strcmp(suffix, infq_format_parts[i]) == 0)
-            return true;
-    return false;
-}
-
 // The module that this tensor is a part of, if it is stored quantized; its weight in *w.
 static const infq_module *quantized_module(job *j, const infq_ck_tensor *t, infq_weight *w, infq_status *st, infq_err *err)
 {
@@ -114,7 +105,7 @@ static const infq_module *quantized_module(job *j, const infq_ck_tensor *t, infq
     char *base;
 
     *st = INFQ_E_OK;
-    if (!j->reader || !dot || !is_part(dot + 1))
+    if (!j->reader || !dot || !infq_format_is_part(t->name))
         return NULL;
     base = infq_mem_strndup(t->name, (size_t)(dot - t->name));
     if (!base) {

@@ -26,25 +26,6 @@ static infq_status refuse_quantized(const infq_plan *p, infq_err *err)
     return INFQ_E_OK;
 }
 
-// The head is stored in the embedding: a pattern that names it is right although no such tensor exists.
-static bool tied_by_config(const infq_plan *p, bool *known)
-{
-    const cJSON *config = infq_checkpoint_config(p->ck), *text, *tie, *type;
-
-    *known = false;
-    if (!config)
-        return false;
-    text = infq_json_get(config, "text_config");
-    tie = infq_json_get(config, "tie_word_embeddings");
-    if (!tie && text)
-        tie = infq_json_get(text, "tie_word_embeddings");
-    type = infq_json_get(text ? text : config, "model_type");
-    *known = true;
-    if (cJSON_IsBool(tie))
-        return cJSON_IsTrue(tie);
-    return cJSON_IsString(type) && (infq_str_starts(type->valuestring, "gemma") || strcmp(type->valuestring, "gpt2") == 0);
-}
-
 typedef struct {
     infq_pattern **v;
     size_t n;
@@ -132,7 +113,8 @@ static infq_status decide(infq_plan *p, infq_plan_entry *e, const pattern_set *i
 
 static infq_status check_hits(const infq_plan *p, infq_err *err)
 {
-    bool known, tied = tied_by_config(p, &known);
+    // A tied head is stored in the embedding: a pattern that names it is right although no such tensor exists.
+    bool tied = infq_config_ties_head(infq_checkpoint_config(p->ck));
 
     for (size_t i = 0; i < p->o.n_ignore; i++)
         if (!p->ignore_hits[i] && !(tied && strcmp(p->o.ignore[i], "lm_head") == 0))
@@ -151,7 +133,7 @@ static infq_status tie_head(infq_plan *p, infq_err *err)
 {
     infq_plan_entry *head = NULL, *embed = NULL;
     const size_t step = (size_t)1 << 20;
-    bool known, tied = tied_by_config(p, &known);
+    bool tied = infq_config_ties_head(infq_checkpoint_config(p->ck));
 
     for (size_t i = 0; i < p->n; i++) {
         infq_plan_entry *e = &p->v[i];

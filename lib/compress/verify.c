@@ -21,13 +21,18 @@ double infq_verify_limit(const infq_codec *c)
     return infq_elem_bits(c->elem) >= 8 ? 0.1 : 0.4;
 }
 
+// Scales that a module has only one of, 1 where it has none: engines that fuse modules take one for all.
+typedef struct {
+    float outer, tensor, act;
+} whole_scales;
+
 typedef struct {
     const infq_log *log;
     infq_checkpoint *ck, *src;
     infq_reader *reader;
     infq_modules *modules;
     infq_codec *codecs;      // one a module; elem NONE: dense
-    float *outer, *act;      // one a module
+    whole_scales *whole;     // one a module
     infq_arena *a;           // one module's weight
     infq_verify_report *r;
     float **scratch;         // one a thread
@@ -203,7 +208,7 @@ static infq_status check_modules(verifying *v, infq_err *err)
         infq_status st;
         if (infq_interrupted)
             return infq_err_set(err, INFQ_E_INTERRUPTED, "interrupted");
-        v->outer[i] = v->act[i] = 1.0f;
+        v->whole[i] = (whole_scales){1.0f, 1.0f, 1.0f};
         if (m->n_rows == 0 || m->n_cols == 0)
             continue;
         st = infq_reader_read(v->reader, m->name, v->a, &w, err);
@@ -214,8 +219,11 @@ static infq_status check_modules(verifying *v, infq_err *err)
             ADD(v, true, "%s", why.msg);
         } else if (w.codec.scale != INFQ_ELEM_NONE) {
             v->codecs[i] = w.codec;
-            v->outer[i] = w.outer;
-            v->act[i] = w.act_scale;
+            v->whole[i].outer = w.outer;
+            if (!w.codec.group_rows && !w.codec.group_cols)
+                v->whole[i].tensor = infq_weight_scale_at(&w, 0, 0);
+            if (w.codec.act == INFQ_ACT_E4M3_TENSOR)
+                v->whole[i].act = w.act_scale;
             INFQ_TRY(check_quantized(v, m, &w, err));
         } else if (infq_reader_expects(v->reader, m->name) && m->role != INFQ_ROLE_ROUTER) {
             ADD(v, true, "%s is stored as it was, but quantization_config targets it", m->name);
@@ -227,17 +235,22 @@ static infq_status check_modules(verifying *v, infq_err *err)
     return INFQ_E_OK;
 }
 
+// Global scales multiply block scales that were made against them: with another one every value is wrong. Scales of whole
+// tensors can be changed by requantizing, which loaders do and which costs precision only.
 static infq_status check_fused(verifying *v, infq_err *err)
 {
     for (size_t i = 0; i < infq_modules_count(v->modules); i++) {
         const infq_module *m = infq_modules_get(v->modules, i);
         size_t f = m->fused < 0 ? i : (size_t)m->fused;
-        if (v->outer[i] != v->outer[f])
-            ADD(v, true, "%s and %s have different global scales, but engines fuse them", m->name,
-                infq_modules_get(v->modules, f)->name);
-        else if (v->act[i] != v->act[f])
-            ADD(v, false, "%s and %s have different input scales; engines that fuse them take the larger", m->name,
-                infq_modules_get(v->modules, f)->name);
+        const char *first = infq_modules_get(v->modules, f)->name;
+        whole_scales a = v->whole[i], b = v->whole[f];
+        if (a.outer != b.outer)
+            ADD(v, true, "%s and %s have different global scales, but engines fuse them", m->name, first);
+        if (a.tensor != b.tensor)
+            ADD(v, false, "%s and %s have different scales of the whole tensor; engines that fuse them requantize to the larger",
+                m->name, first);
+        if (a.act != b.act)
+            ADD(v, false, "%s and %s have different input scales; engines that fuse them take the larger", m->name, first);
     }
     return INFQ_E_OK;
 }
@@ -327,22 +340,11 @@ static int64_t owner(const verifying *v, const char *tensor)
     return v->codecs[at].elem != INFQ_ELEM_NONE ? at : -1;
 }
 
-static bool has_suffix_of_layout(const char *tensor)
-{
-    static const char *const known[] = {".weight",       ".weight_packed",       ".weight_scale", ".weight_shape", ".weight_zero_point",
-                                        ".weight_g_idx", ".weight_global_scale", ".input_scale",  ".input_zero_point", ".input_global_scale"};
-
-    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
-        if (infq_str_ends(tensor, known[i]))
-            return true;
-    return false;
-}
-
 static infq_status check_tensors(verifying *v, infq_err *err)
 {
     for (size_t i = 0; i < infq_checkpoint_count(v->ck); i++) {
         const infq_ck_tensor *t = infq_checkpoint_get(v->ck, i), *src;
-        if (has_suffix_of_layout(t->name) && owner(v, t->name) >= 0)
+        if (infq_format_is_part(t->name) && owner(v, t->name) >= 0)
             continue;
         src = v->src ? infq_checkpoint_find(v->src, t->name) : NULL;
         if (v->src && !src)
@@ -355,16 +357,14 @@ static infq_status check_tensors(verifying *v, infq_err *err)
 
 static infq_status check_missing(verifying *v, infq_err *err)
 {
-    const cJSON *config = infq_checkpoint_config(v->ck), *text = config ? infq_json_get(config, "text_config") : NULL, *tie;
+    bool tied = infq_config_ties_head(infq_checkpoint_config(v->ck));
 
-    tie = config ? infq_json_get(config, "tie_word_embeddings") : NULL;
-    tie = tie ? tie : text ? infq_json_get(text, "tie_word_embeddings") : NULL;
     for (size_t i = 0; i < infq_checkpoint_count(v->src); i++) {
         const infq_ck_tensor *t = infq_checkpoint_get(v->src, i);
         if (infq_checkpoint_find(v->ck, t->name) || (infq_str_ends(t->name, ".weight") && owner(v, t->name) >= 0))
             continue;
-        if (infq_str_ends(t->name, "lm_head.weight") && !cJSON_IsFalse(tie) && tie)
-            continue;
+        if (tied && infq_str_ends(t->name, "lm_head.weight"))
+            continue; // stored once, as the embedding
         ADD(v, true, "%s of the source is missing", t->name);
     }
     return INFQ_E_OK;
@@ -449,7 +449,7 @@ static infq_status prepare(verifying *v, const char *path, const infq_verify_opt
     void *mem;
 
     INFQ_TRY(infq_checkpoint_open(path, v->log, &v->ck, err));
-    INFQ_TRY(infq_arena_new((size_t)64 << 10, (infq_arena **)&v->r->names, err));
+    INFQ_TRY(infq_arena_new((size_t)64 << 10, &v->r->names, err));
     if (o->source)
         snprintf(v->r->source, sizeof(v->r->source), "%s", o->source);
     else
@@ -462,11 +462,10 @@ static infq_status prepare(verifying *v, const char *path, const infq_verify_opt
     INFQ_TRY(infq_arena_new((size_t)64 << 10, &v->a, err));
     n = infq_modules_count(v->modules) + 1;
     v->codecs = infq_mem_calloc(n, sizeof(*v->codecs));
-    v->outer = infq_mem_calloc(n, sizeof(float));
-    v->act = infq_mem_calloc(n, sizeof(float));
+    v->whole = infq_mem_calloc(n, sizeof(*v->whole));
     v->r->rows = infq_mem_calloc(n, sizeof(*v->r->rows));
     v->scratch = infq_mem_calloc((size_t)infq_par_threads(), sizeof(*v->scratch));
-    if (!v->codecs || !v->outer || !v->act || !v->r->rows || !v->scratch)
+    if (!v->codecs || !v->whole || !v->r->rows || !v->scratch)
         return infq_err_set(err, INFQ_E_NOMEM, "verification");
     for (size_t i = 0; i + 1 < n; i++)
         if (infq_modules_get(v->modules, i)->n_cols > cols)
@@ -519,8 +518,7 @@ infq_status infq_verify_run(const char *path, const infq_verify_options *o, cons
     for (int t = 0; v.scratch && t < infq_par_threads(); t++)
         infq_mem_free(v.scratch[t]);
     infq_mem_free(v.scratch);
-    infq_mem_free(v.act);
-    infq_mem_free(v.outer);
+    infq_mem_free(v.whole);
     infq_mem_free(v.codecs);
     infq_arena_free(v.a);
     infq_modules_free(v.modules);

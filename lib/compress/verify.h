@@ -29,14 +29,14 @@ typedef struct {
     char source[1024];
     infq_findings findings;  /* what is wrong (fail), what to know (warning) */
     double worst;            /* largest relative error */
-    void *names;             /* owner of the names */
+    infq_arena *names;       /* owner of the names */
 } infq_verify_report;
 
 /* Checks: the configuration is understood and fits what is stored; codes, scales and zero points in range and finite; padding
- * bits zero; scales that engines share are equal inside fused groups; against the source: shapes, relative error below
- * the limit of the codec (0.1 for 8 bits, 0.4 below), other tensors and side files equal, none missing or superfluous,
- * config.json equal but for quantization_config. The answer is in report->findings.n_fail; an error means that it could
- * not be checked. */
+ * bits zero; global scales are equal inside fused groups (other scales of whole tensors: a warning); against the source:
+ * shapes, relative error below the limit of the codec (0.1 for 8 bits, 0.4 below), other tensors and side files equal, none
+ * missing or superfluous, config.json equal but for quantization_config. The answer is in report->findings.n_fail; an error
+ * means that it could not be checked. */
 infq_status infq_verify_run(const char *path, const infq_verify_options *o, const infq_log *log, infq_verify_report **out,
                             infq_err *err);
 void infq_verify_report_free(infq_verify_report *r);

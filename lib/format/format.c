@@ -12,6 +12,16 @@ const char *const infq_format_parts[] = {"weight",       "weight_packed", "weigh
                                          "weight_shape", "weight_g_idx",  "weight_global_scale", "input_scale",
                                          "input_zero_point", "input_global_scale", NULL};
 
+bool infq_format_is_part(const char *tensor)
+{
+    const char *dot = strrchr(tensor, '.');
+
+    for (size_t i = 0; dot && infq_format_parts[i]; i++)
+        if (strcmp(dot + 1, infq_format_parts[i]) == 0)
+            return true;
+    return false;
+}
+
 size_t infq_format_count(void)
 {
     return sizeof(formats) / sizeof(formats[0]);

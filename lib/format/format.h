@@ -60,6 +60,8 @@ typedef struct {
 /* Last parts of the names of tensors that a quantized module may be stored as ("weight_packed", "weight_scale", ...), of all
  * formats; ends with NULL. */
 extern const char *const infq_format_parts[];
+/* The tensor's name ends in one of them. */
+bool infq_format_is_part(const char *tensor);
 
 const infq_format *infq_format_find(const char *name);   /* NULL if unknown */
 size_t infq_format_count(void);

@@ -110,6 +110,19 @@ infq_role infq_role_of(const char *module)
     return INFQ_ROLE_OTHER;
 }
 
+bool infq_config_ties_head(const cJSON *config)
+{
+    const cJSON *text = infq_json_get(config, "text_config"), *tie = infq_json_get(config, "tie_word_embeddings");
+    const cJSON *type = infq_json_get(text ? text : config, "model_type");
+    const char *name = cJSON_IsString(type) ? type->valuestring : "";
+
+    if (!tie)
+        tie = infq_json_get(text, "tie_word_embeddings");
+    if (cJSON_IsBool(tie))
+        return cJSON_IsTrue(tie);
+    return infq_str_starts(name, "gemma") || strcmp(name, "gpt2") == 0 || strcmp(name, "smollm3") == 0;
+}
+
 // Number of the component that follows one of the given words, -1 if there is none.
 static int number_after(const char *name, const char *const *words)
 {
@@ -175,11 +188,6 @@ const infq_module *infq_modules_by_name(const infq_modules *m, const char *name)
     int64_t i = infq_map_get(m->by_name, name, strlen(name));
 
     return i < 0 ? NULL : &m->v[i];
-}
-
-bool infq_module_is_default_target(const infq_module *m)
-{
-    return m->target;
 }
 
 static bool by_rule(const infq_module *m)

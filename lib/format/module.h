@@ -36,9 +36,10 @@ void infq_modules_free(infq_modules *m);
 size_t infq_modules_count(const infq_modules *m);
 const infq_module *infq_modules_get(const infq_modules *m, size_t i); /* checkpoint order; one array */
 const infq_module *infq_modules_by_name(const infq_modules *m, const char *name);
-/* A linear layer of a block that quantization takes by default. */
-bool infq_module_is_default_target(const infq_module *m);
 /* Role by name alone ("model.embed_tokens" is EMBED). */
 infq_role infq_role_of(const char *module);
+/* config.json (NULL: false) says that the output head is the embedding: tie_word_embeddings, of text_config where it is only
+ * there; left out, the default of the class: true for gemma*, gpt2 and smollm3. */
+bool infq_config_ties_head(const cJSON *config);
 
 #endif
