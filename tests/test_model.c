@@ -201,6 +201,39 @@ START_TEST(golden_logits_of_every_position)
 }
 END_TEST
 
+// Every folder is run, or is of an architecture that the engine refuses by name.
+START_TEST(golden_folders_are_all_run_or_refused_by_name)
+{
+    cJSON *index;
+    const cJSON *e;
+    int n_run = 0;
+
+    TEST_NEEDS_SHARED();
+    index = test_json(test_shared_path("goldens/models/index.json"));
+    cJSON_ArrayForEach(e, index) {
+        const char *name = infq_json_get(e, "name")->valuestring, *type = infq_json_get(e, "model_type")->valuestring;
+        infq_checkpoint *ck = NULL;
+        infq_config c;
+        infq_err err = { 0 };
+        char rel[128];
+        bool run = false;
+
+        for (int i = 0; i < N_GOLDEN; i++)
+            run |= strcmp(golden[i], name) == 0;
+        n_run += run;
+        if (run)
+            continue;
+        snprintf(rel, sizeof(rel), "goldens/models/%s", name);
+        ck_ok(infq_checkpoint_open(test_shared_path(rel), &quiet, &ck, &err), err);
+        ck_assert_msg(infq_config_read(ck, &c, &err) == INFQ_E_UNSUPPORTED && strstr(err.msg, type), "%s is not tested: %s", name,
+                      err.msg);
+        infq_checkpoint_close(ck);
+    }
+    ck_assert_int_eq(n_run, N_GOLDEN);
+    cJSON_Delete(index);
+}
+END_TEST
+
 typedef struct {
     float *x;       /* [stages][n][hidden] */
     int64_t n;
@@ -216,40 +249,60 @@ static void keep_stage(void *ctx, int which, const float *x, int64_t n_tokens, i
     s->calls++;
 }
 
+// Mean and L2 norm of one stage over all positions, within the bounds of the goldens' README.
+static void check_stage_stats(const float *x, int64_t n, const cJSON *want, const char *what)
+{
+    double sum = 0.0, squares = 0.0, mean = infq_json_get(want, "mean")->valuedouble, l2 = infq_json_get(want, "l2")->valuedouble;
+
+    for (int64_t i = 0; i < n; i++) {
+        sum += x[i];
+        squares += (double)x[i] * x[i];
+    }
+    ck_assert_msg(fabs(sum / (double)n - mean) <= 1e-4, "%s: mean %.9g, not %.9g", what, sum / (double)n, mean);
+    ck_assert_msg(fabs(sqrt(squares) - l2) <= 1e-5 * l2, "%s: norm %.9g, not %.9g", what, sqrt(squares), l2);
+}
+
 START_TEST(golden_hidden_states_of_every_stage)
 {
     golden_case g;
-    int32_t ids[MAX_TOKENS];
-    int64_t n, n_stages, H;
-    float *want;
-    stages s = { 0 };
-    infq_err err;
+    const cJSON *seq;
+    int64_t n_stages, H;
 
     TEST_NEEDS_SHARED();
     if (!set_backend(_i % N_BACKENDS))
         return;
     g = golden_open(_i);
-    n = ids_of(cJSON_GetObjectItem(cJSON_GetObjectItem(g.json, "sequences"), "t7"), ids, MAX_TOKENS);
     n_stages = infq_model_config(g.o.m)->n_layers + 2;
     H = infq_model_config(g.o.m)->hidden;
-    want = golden_tensor(&g, "hidden", "t7", n_stages * n * H);
-    s.x = infq_mem_calloc((size_t)(n_stages * n * H), sizeof(float));
-    s.n = n;
-    {
-        infq_seq *seq = new_seq(&g.o);
-        infq_segment seg = { seq, ids, n, 0 };
+    cJSON_ArrayForEach(seq, cJSON_GetObjectItem(g.json, "sequences")) {
+        const cJSON *stats = infq_json_get(infq_json_get(g.json, "stage_stats"), seq->string);
+        bool whole = strcmp(seq->string, "t7") == 0, last = strcmp(seq->string, "tlong") == 0;
+        int32_t ids[MAX_TOKENS];
+        int64_t n = ids_of(seq, ids, MAX_TOKENS);
+        stages s = { infq_mem_calloc((size_t)(n_stages * n * H), sizeof(float)), n, 0 };
+        infq_seq *of = new_seq(&g.o);
+        infq_segment seg = { of, ids, n, 0 };
         infq_forward_options fo = { .on_stage = keep_stage, .ctx = &s };
+        float *want = whole ? golden_tensor(&g, "hidden", seq->string, n_stages * n * H)
+                      : last ? golden_tensor(&g, "hidden_last", seq->string, n_stages * H) : NULL;
+        infq_err err;
+
         ck_ok(infq_model_forward(g.o.m, &seg, 1, &fo, NULL, &err), err);
-        infq_seq_free(seq);
+        ck_assert_int_eq(s.calls, n_stages);
+        for (int64_t i = 0; i < n_stages; i++) {
+            const float *x = s.x + i * n * H;
+            char what[100];
+            double d = whole ? largest_difference(x, want + i * n * H, n * H)
+                       : last ? largest_difference(x + (n - 1) * H, want + i * H, H) : 0.0;
+            snprintf(what, sizeof(what), "%s on %s, %s, stage %d", golden[_i / N_BACKENDS], backends[_i % N_BACKENDS].name,
+                     seq->string, (int)i);
+            ck_assert_msg(d <= 3e-4, "%s: off by %g", what, d);
+            check_stage_stats(x, n * H, cJSON_GetArrayItem(stats, (int)i), what);
+        }
+        infq_mem_free(want);
+        infq_mem_free(s.x);
+        infq_seq_free(of);
     }
-    ck_assert_int_eq(s.calls, n_stages);
-    for (int64_t i = 0; i < n_stages; i++) {
-        double d = largest_difference(s.x + i * n * H, want + i * n * H, n * H);
-        ck_assert_msg(d <= 3e-4, "%s on %s, stage %d: off by %g", golden[_i / N_BACKENDS], backends[_i % N_BACKENDS].name,
-                      (int)i, d);
-    }
-    infq_mem_free(s.x);
-    infq_mem_free(want);
     golden_close(&g);
 }
 END_TEST
@@ -329,7 +382,7 @@ END_TEST
 // ---- compressed golden folders --------------------------------------------------------------------------------------
 
 static const char *const quantized[] = { "ct-w4a16-g128", "ct-w4a16-asym-g128", "ct-w4a16-g32", "ct-w8a16-channel",
-                                         "ct-qwen3-w4a16-asym-g32" };
+                                         "ct-qwen3-w4a16-asym-g32", "ct-w4a16-g32-kvfp8", "ct-nvfp4a16", "ct-mxfp4a16" };
 #define N_QUANTIZED ((int)(sizeof(quantized) / sizeof(quantized[0])))
 
 // The folder stored densely in BF16: the goldens' logits are those of weights that were rounded so.
@@ -822,6 +875,7 @@ int main(void)
     TCase *t = tcase_create("golden");
 
     tcase_set_timeout(t, 120);
+    tcase_add_test(t, golden_folders_are_all_run_or_refused_by_name);
     tcase_add_loop_test(t, golden_logits_of_every_position, 0, N_GOLDEN * N_BACKENDS);
     tcase_add_loop_test(t, golden_hidden_states_of_every_stage, 0, N_GOLDEN * N_BACKENDS);
     tcase_add_loop_test(t, golden_greedy_tokens_with_the_cache, 0, N_GOLDEN * N_BACKENDS);
