@@ -66,6 +66,12 @@ static void cpu_weight_free(void *state, infq_pweight *w)
 
 static size_t cpu_weight_bytes(const infq_pweight *w) { return w->n_bytes; }
 
+static void cpu_weight_shape(const infq_pweight *w, int64_t *n_rows, int64_t *n_cols)
+{
+    *n_rows = w->w.n_rows;
+    *n_cols = w->w.n_cols;
+}
+
 static void embed_part(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const infq_embed_args *a = ctx;
@@ -112,6 +118,7 @@ ROWS_OP(layernorm, infq_norm_args, n_rows, a->n_cols)
 ROWS_OP(rope, infq_rope_args, n_tokens, a->n_heads * a->n_rot)
 ROWS_OP(glu, infq_glu_args, n_rows, a->n_cols)
 ROWS_OP(add, infq_add_args, n, 1)
+ROWS_OP(round, infq_round_args, n_rows, a->n_cols)
 
 static void kv_store_part(void *ctx, int64_t begin, int64_t end, int thread)
 {
@@ -191,6 +198,7 @@ const infq_backend_ops infq_backend_cpu = {
     .weight_prepare = infq_cpu_weight_prepare,
     .weight_free = cpu_weight_free,
     .weight_bytes = cpu_weight_bytes,
+    .weight_shape = cpu_weight_shape,
     .matmul = infq_cpu_matmul,
     .embed = cpu_embed,
     .rmsnorm = cpu_rmsnorm,
@@ -200,4 +208,5 @@ const infq_backend_ops infq_backend_cpu = {
     .kv_store = cpu_kv_store,
     .glu = cpu_glu,
     .add = cpu_add,
+    .round = cpu_round,
 };

@@ -63,6 +63,7 @@ typedef struct {
     void (*rope)(const infq_rope_args *a, int64_t t0, int64_t t1);
     void (*glu)(const infq_glu_args *a, int64_t r0, int64_t r1);
     void (*add)(const infq_add_args *a, int64_t i0, int64_t i1);
+    void (*round)(const infq_round_args *a, int64_t r0, int64_t r1);
     /* One block of `attend_rows` consecutive (token, head) rows of one kv head; scratch from
      * attend_floats. */
     int attend_rows;
@@ -92,6 +93,7 @@ const infq_cpu_kernels *infq_cpu_kernels_get(void);
     void infq_rope_##isa(const infq_rope_args *a, int64_t t0, int64_t t1);                         \
     void infq_glu_##isa(const infq_glu_args *a, int64_t r0, int64_t r1);                           \
     void infq_add_##isa(const infq_add_args *a, int64_t i0, int64_t i1);                           \
+    void infq_round_##isa(const infq_round_args *a, int64_t r0, int64_t r1);                       \
     int64_t infq_attend_floats_##isa(const infq_attention_args *a);                                \
     void infq_attend_##isa(const infq_attention_args *a, int64_t kv_head, int64_t block,           \
                            float *scratch);

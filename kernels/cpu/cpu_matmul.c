@@ -35,6 +35,7 @@ typedef struct {
     uint8_t *scratch;
     size_t stride;
     int64_t block; /* weight rows a tile */
+    int32_t n_parts, order[INFQ_K_PARTS_MAX]; /* runs of k and the order of their sums; 0: one chain */
     infq_cpu_few_fn few;
     const infq_cpu_prep *how;
     volatile int failed;
@@ -289,12 +290,25 @@ static void pack_part(void *ctx, int64_t begin, int64_t end, int thread)
     }
 }
 
+/* out = sum of the runs of k, each by itself in `part`, added in the order asked for. */
+static void tile_parts(const product *p, const float *panel, int64_t pw, const float *tile, int64_t n, float *out, float *part)
+{
+    int64_t K = p->w->n_cols;
+
+    for (int32_t i = 0; i < p->n_parts; i++) {
+        int64_t k0 = p->order[i] * K / p->n_parts, k1 = (p->order[i] + 1) * K / p->n_parts;
+        p->k->gemm.tile(panel + k0 * pw, pw, tile + k0, K, n, k1 - k0, i ? part : out);
+        for (int64_t j = 0; i && j < n * pw; j++)
+            out[j] += part[j];
+    }
+}
+
 static void invariant_part(void *ctx, int64_t begin, int64_t end, int thread)
 {
     product *p = ctx;
     int64_t K = p->w->n_cols, N = p->w->n_rows, full = p->k->gemm.panel;
     float *mem = (float *)(void *)(p->scratch + (size_t)thread * p->stride),
-          *out = mem + p->block * K;
+          *out = mem + p->block * K, *part = out + p->block * full;
 
     for (int64_t b = begin; b < end; b++) {
         int64_t n0 = b * p->block, n = N - n0 < p->block ? N - n0 : p->block;
@@ -302,7 +316,10 @@ static void invariant_part(void *ctx, int64_t begin, int64_t end, int thread)
         for (int64_t m0 = 0; m0 < p->n_pack; m0 += full) {
             int64_t m = p->n_pack - m0 < full ? p->n_pack - m0 : full, pw = panel_width(p, m);
             float *y = p->a->y + (p->t0 + m0) * N + n0;
-            p->k->gemm.tile(p->panels + m0 * K, pw, tile, K, n, K, out);
+            if (p->n_parts > 1)
+                tile_parts(p, p->panels + m0 * K, pw, tile, n, out, part);
+            else
+                p->k->gemm.tile(p->panels + m0 * K, pw, tile, K, n, K, out);
             for (int64_t i = 0; i < m; i++)
                 for (int64_t j = 0; j < n; j++)
                     y[i * N + j] = out[j * pw + i] + (p->a->bias ? p->a->bias[n0 + j] : 0.0f);
@@ -316,13 +333,15 @@ static infq_status invariant_rows(infq_cpu_state *s, product *p, infq_err *err)
     size_t n;
 
     p->block = K <= 2048 ? 32 : K <= 8192 ? 16 : 8;
+    p->n_parts = p->a->k_parts;
+    infq_k_order(p->a->k_seed, p->n_parts, p->order);
     most = p->n_tokens < PASS_ROWS ? p->n_tokens : PASS_ROWS;
     if (!infq_mul_size((size_t)((most + full - 1) / full * full), (size_t)K * sizeof(float), &n))
         return infq_err_set(err, INFQ_E_NOMEM, "a product of %lld rows is too large",
                             (long long)p->n_tokens);
     INFQ_TRY(infq_cpu_scratch_need(&s->panel, n, err));
     p->panels = s->panel.p;
-    INFQ_TRY(infq_cpu_threads_need(s, (size_t)(p->block * (K + full)) * sizeof(float), &p->scratch,
+    INFQ_TRY(infq_cpu_threads_need(s, (size_t)(p->block * (K + (p->n_parts > 1 ? 2 : 1) * full)) * sizeof(float), &p->scratch,
                                    &p->stride, err));
     for (p->t0 = 0; p->t0 < p->n_tokens; p->t0 += PASS_ROWS) {
         p->n_pack = p->n_tokens - p->t0 < PASS_ROWS ? p->n_tokens - p->t0 : PASS_ROWS;

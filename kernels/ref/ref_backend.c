@@ -72,10 +72,36 @@ static size_t ref_weight_bytes(const infq_pweight *w)
     return (size_t)(infq_weight_bits(&w->w) / 8.0);
 }
 
+static void ref_weight_shape(const infq_pweight *w, int64_t *n_rows, int64_t *n_cols)
+{
+    *n_rows = w->w.n_rows;
+    *n_cols = w->w.n_cols;
+}
+
+/* x . w + bias in the order that the arguments ask for. */
+static float dot(const infq_matmul_args *a, const int32_t *order, const float *x, const float *w, int64_t K, float bias)
+{
+    float total = 0.0f;
+    double s = bias;
+
+    for (int64_t k = 0; a->k_parts <= 1 && k < K; k++)
+        s += (double)x[k] * w[k];
+    if (a->k_parts <= 1)
+        return (float)s;
+    for (int32_t i = 0; i < a->k_parts; i++) {
+        s = 0.0;
+        for (int64_t k = order[i] * K / a->k_parts; k < (order[i] + 1) * K / a->k_parts; k++)
+            s += (double)x[k] * w[k];
+        total += (float)s;
+    }
+    return total + bias;
+}
+
 static infq_status product(const infq_matmul_args *a, infq_err *err)
 {
     const infq_weight *w = &a->w->w;
     int64_t K = w->n_cols, N = w->n_rows;
+    int32_t order[INFQ_K_PARTS_MAX];
     size_t n_bytes, n_x;
     void *mem;
     float *row, *x;
@@ -87,16 +113,13 @@ static infq_status product(const infq_matmul_args *a, infq_err *err)
     INFQ_TRY(infq_mem_new(n_x, 1, "rows of a product", &mem, err));
     row = mem;
     x = row + K;
+    infq_k_order(a->k_seed, a->k_parts, order);
     for (int64_t t = 0; t < a->n_tokens; t++)
         infq_act_row(w->codec.act, w->act_scale, a->x + t * K, K, x + t * K);
     for (int64_t n = 0; n < N; n++) {
         infq_weight_decode_row(w, n, row);
-        for (int64_t t = 0; t < a->n_tokens; t++) {
-            double s = a->bias ? a->bias[n] : 0.0;
-            for (int64_t k = 0; k < K; k++)
-                s += (double)x[t * K + k] * row[k];
-            a->y[t * N + n] = (float)s;
-        }
+        for (int64_t t = 0; t < a->n_tokens; t++)
+            a->y[t * N + n] = dot(a, order, x + t * K, row, K, a->bias ? a->bias[n] : 0.0f);
     }
     infq_mem_free(mem);
     return INFQ_E_OK;
@@ -135,6 +158,7 @@ const infq_backend_ops infq_backend_ref = {
     .weight_prepare = ref_weight_prepare,
     .weight_free = ref_weight_free,
     .weight_bytes = ref_weight_bytes,
+    .weight_shape = ref_weight_shape,
     .matmul = ref_matmul,
     .embed = ref_embed,
     .rmsnorm = infq_ref_rmsnorm,
@@ -144,4 +168,5 @@ const infq_backend_ops infq_backend_ref = {
     .kv_store = infq_ref_kv_store,
     .glu = infq_ref_glu,
     .add = infq_ref_add,
+    .round = infq_ref_round,
 };

@@ -12,5 +12,6 @@ infq_status infq_ref_attention(void *state, const infq_attention_args *a, infq_e
 infq_status infq_ref_kv_store(void *state, const infq_kv_store_args *a, infq_err *err);
 infq_status infq_ref_glu(void *state, const infq_glu_args *a, infq_err *err);
 infq_status infq_ref_add(void *state, const infq_add_args *a, infq_err *err);
+infq_status infq_ref_round(void *state, const infq_round_args *a, infq_err *err);
 
 #endif

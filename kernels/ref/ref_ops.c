@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "kernels/ref/ref_int.h"
+#include "kernels/ref/round_ref.h"
 #include "lib/base/mem.h"
 
 infq_status infq_ref_rmsnorm(void *state, const infq_norm_args *a, infq_err *err)
@@ -158,5 +159,14 @@ infq_status infq_ref_add(void *state, const infq_add_args *a, infq_err *err)
     (void)err;
     for (int64_t i = 0; i < a->n; i++)
         a->y[i] += a->x[i];
+    return INFQ_E_OK;
+}
+
+infq_status infq_ref_round(void *state, const infq_round_args *a, infq_err *err)
+{
+    (void)state;
+    (void)err;
+    for (int64_t r = 0; r < a->n_rows; r++)
+        infq_round_row(a, a->x + r * a->stride);
     return INFQ_E_OK;
 }

@@ -22,8 +22,13 @@ typedef enum {
 
 typedef enum { INFQ_FN_SILU, INFQ_FN_GELU, INFQ_FN_GELU_TANH, INFQ_FN_RELU } infq_fn;
 
+#define INFQ_K_PARTS_MAX 16
+
 /* y[t][n] = sum_k x'[t][k] * w[n][k] + bias[n], x' = x after the codec's activation quantization.
- * x: [n_tokens][w.n_cols], y: [n_tokens][w.n_rows], rows tight; bias [n_rows] or NULL. */
+ * x: [n_tokens][w.n_cols], y: [n_tokens][w.n_rows], rows tight; bias [n_rows] or NULL.
+ * k_parts > 1 (needs invariant): another order of the same sum, as kernels choose by shape: k is cut into k_parts equal
+ * runs, each summed by itself, and the partial sums are added in an order drawn from k_seed. Products with exact integer
+ * sums have no order. */
 typedef struct {
     const infq_pweight *w;
     const float *x;
@@ -31,6 +36,8 @@ typedef struct {
     float *y;
     int64_t n_tokens;
     bool invariant;
+    int32_t k_parts; /* 0 and 1: one chain; at most INFQ_K_PARTS_MAX */
+    uint64_t k_seed;
 } infq_matmul_args;
 
 /* y[t] = row ids[t] of w, decoded. 0 <= id < n_rows is the caller's duty. */
@@ -96,6 +103,18 @@ typedef struct {
     int64_t n;
 } infq_add_args;
 
+/* In place on n_rows rows of n_cols, row stride in floats: x <- round(x * (1 + eps * z)). z is close to standard normal (the
+ * standardised sum of eight uniform bytes) and a function of seed, column and the bits of x alone, so that a row's result
+ * does not depend on the rest of the batch. eps 0: no noise. to: BF16, F16 (nearest, ties to even) or E4M3 (the same,
+ * clamped to 448); NONE: not rounded. */
+typedef struct {
+    float *x;
+    int64_t n_rows, n_cols, stride;
+    infq_elem to;
+    float eps;
+    uint64_t seed;
+} infq_round_args;
+
 typedef struct {
     uint32_t abi_version, struct_size;
     const char *name;          /* "cpu", "ref" */
@@ -112,6 +131,7 @@ typedef struct {
     infq_status (*weight_prepare)(void *state, const infq_weight *w, infq_pweight **out, infq_err *err);
     void (*weight_free)(void *state, infq_pweight *w);
     size_t (*weight_bytes)(const infq_pweight *w); /* read by one product with few rows */
+    void (*weight_shape)(const infq_pweight *w, int64_t *n_rows, int64_t *n_cols);
 
     /* n products that do not depend on each other. Those next to each other with the same x (q, k, v; gate, up) may run
      * as one; the result is that of n calls. */
@@ -124,7 +144,11 @@ typedef struct {
     infq_status (*kv_store)(void *state, const infq_kv_store_args *a, infq_err *err);
     infq_status (*glu)(void *state, const infq_glu_args *a, infq_err *err);
     infq_status (*add)(void *state, const infq_add_args *a, infq_err *err);
+    infq_status (*round)(void *state, const infq_round_args *a, infq_err *err);
 } infq_backend_ops;
+
+/* Order in which the partial sums of k_parts runs are added: a permutation of 0 .. n - 1. */
+void infq_k_order(uint64_t k_seed, int32_t n, int32_t order[INFQ_K_PARTS_MAX]);
 
 struct infq_backend {
     infq_backend_ops ops;      /* complete: no member is NULL */

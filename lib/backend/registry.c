@@ -8,6 +8,7 @@
 
 #include "lib/backend/backend.h"
 #include "lib/base/mem.h"
+#include "lib/base/rng.h"
 
 #define CUDA_FILE "libinfq_cuda.so"
 #define CUDA_ENTRY "infq_backend_entry"
@@ -26,6 +27,7 @@ static void fill_optional(infq_backend_ops *ops)
     FILL(kv_store);
     FILL(glu);
     FILL(add);
+    FILL(round);
 #undef FILL
 }
 
@@ -113,4 +115,17 @@ void infq_backend_close(infq_backend *b)
         return;
     b->ops.close(b->state);
     infq_mem_free(b);
+}
+
+void infq_k_order(uint64_t k_seed, int32_t n, int32_t order[INFQ_K_PARTS_MAX])
+{
+    infq_rng rng = infq_rng_seed(k_seed);
+
+    for (int32_t i = 0; i < n; i++)
+        order[i] = i;
+    for (int32_t i = n - 1; i > 0; i--) {
+        int32_t j = (int32_t)infq_rng_below(&rng, (uint64_t)i + 1), t = order[i];
+        order[i] = order[j];
+        order[j] = t;
+    }
 }

@@ -33,7 +33,7 @@ static infq_status one_request(infq_model *m, const infq_bench_options *o, scrat
                                infq_request_record *rec, infq_err *err)
 {
     const infq_config *c = infq_model_config(m);
-    infq_forward_options fo = { false, NULL, NULL };
+    infq_forward_options fo = { .invariant = false };
     infq_segment seg;
     infq_seq *seq = NULL;
     infq_status st;

@@ -101,18 +101,30 @@ typedef struct {
     infq_model *m;
     const infq_forward_options *o;
     int64_t n, n_pieces;
+    const float *x;      /* host: the residual stream to start with, NULL: the tokens' embedding */
 } chunk;
 
-static infq_matmul_args product(const chunk *k, const infq_param *p, const float *x, float *y)
+#define MOST_PRODUCTS 3
+
+// y[i] = x . weight of p[i]: products of one input.
+static infq_status products(const chunk *k, const infq_param *const *p, float *const *y, int64_t n, const float *x, infq_err *err)
 {
-    return (infq_matmul_args){ .w = p->w, .x = x, .bias = p->bias, .y = y, .n_tokens = k->n, .invariant = k->o->invariant };
+    infq_model *m = k->m;
+    infq_matmul_args a[MOST_PRODUCTS];
+
+    if (k->o->on_input) {
+        INFQ_TRY(m->be->ops.download(m->be->state, m->host_x, x, (size_t)(k->n * p[0]->cols) * sizeof(float), err));
+        for (int64_t i = 0; i < n; i++)
+            k->o->on_input(k->o->ctx, p[i]->part, m->host_x, k->n, p[i]->cols);
+    }
+    for (int64_t i = 0; i < n; i++)
+        a[i] = (infq_matmul_args){ .w = p[i]->w, .x = x, .bias = p[i]->bias, .y = y[i], .n_tokens = k->n, .invariant = k->o->invariant };
+    return m->be->ops.matmul(m->be->state, a, n, err);
 }
 
 static infq_status matmul(const chunk *k, const infq_param *p, const float *x, float *y, infq_err *err)
 {
-    infq_matmul_args a = product(k, p, x, y);
-
-    return k->m->be->ops.matmul(k->m->be->state, &a, 1, err);
+    return products(k, &p, &y, 1, x, err);
 }
 
 static infq_status norm(const chunk *k, const infq_param *p, const float *x, float *y, int64_t n_rows, int64_t n_cols,
@@ -176,17 +188,16 @@ static infq_status project(const chunk *c, int64_t layer, qkv_view *out, infq_er
     const infq_param *fused = infq_model_param(m, layer, INFQ_SLOT_QKV);
     int64_t q = m->c.n_heads * m->c.head_dim, kv = m->c.n_kv_heads * m->c.head_dim;
     float *at = m->work.qkv, *h = m->work.h;
-    infq_matmul_args three[3];
 
     if (fused->w) {
         *out = (qkv_view){ at, at + q, at + q + kv, q + 2 * kv, q + 2 * kv };
         return matmul(c, fused, h, at, err);
     }
     *out = (qkv_view){ at, at + c->n * q, at + c->n * (q + kv), q, kv };
-    three[0] = product(c, infq_model_param(m, layer, INFQ_SLOT_Q), h, out->q);
-    three[1] = product(c, infq_model_param(m, layer, INFQ_SLOT_K), h, out->k);
-    three[2] = product(c, infq_model_param(m, layer, INFQ_SLOT_V), h, out->v);
-    return m->be->ops.matmul(m->be->state, three, 3, err);
+    const infq_param *three[] = { infq_model_param(m, layer, INFQ_SLOT_Q), infq_model_param(m, layer, INFQ_SLOT_K),
+                                  infq_model_param(m, layer, INFQ_SLOT_V) };
+    float *y[] = { out->q, out->k, out->v };
+    return products(c, three, y, 3, h, err);
 }
 
 static infq_status rotate(const chunk *c, int64_t layer, const qkv_view *x, infq_err *err)
@@ -239,19 +250,18 @@ static infq_status feed_forward(const chunk *c, int64_t layer, infq_err *err)
 {
     infq_model *m = c->m;
     const infq_param *gate = infq_model_param(m, layer, INFQ_SLOT_GATE);
+    const infq_param *two[] = { infq_model_param(m, layer, INFQ_SLOT_UP), gate };
     infq_work *w = &m->work;
+    float *y[] = { w->up, w->gate };
     int64_t n = m->c.ffn;
     infq_glu_args a = { .gate = w->up, .y = w->up, .n_rows = c->n, .n_cols = n, .gate_stride = n, .up_stride = n,
                         .y_stride = n, .fn = m->c.act };
-    infq_matmul_args two[2];
 
-    two[0] = product(c, infq_model_param(m, layer, INFQ_SLOT_UP), w->h, w->up);
     if (gate->w) {
-        two[1] = product(c, gate, w->h, w->gate);
         a.gate = w->gate;
         a.up = w->up;
     }
-    INFQ_TRY(m->be->ops.matmul(m->be->state, two, gate->w ? 2 : 1, err));
+    INFQ_TRY(products(c, two, y, gate->w ? 2 : 1, w->h, err));
     INFQ_TRY(m->be->ops.glu(m->be->state, &a, err));
     return matmul(c, infq_model_param(m, layer, INFQ_SLOT_DOWN), w->up, w->h, err);
 }
@@ -300,9 +310,16 @@ static infq_status finish(const chunk *c, infq_err *err)
 
 static infq_status run_chunk(const chunk *c, infq_err *err)
 {
-    INFQ_TRY(embed(c, err));
-    INFQ_TRY(stage(c, 0, c->m->work.x, err));
-    for (int64_t l = 0; l < c->m->c.n_layers; l++)
+    infq_model *m = c->m;
+
+    if (c->x) {
+        INFQ_TRY(m->be->ops.upload(m->be->state, m->work.x, c->x, (size_t)(c->n * m->c.hidden) * sizeof(float), err));
+        INFQ_TRY(m->be->ops.upload(m->be->state, m->work.positions, m->host_positions, (size_t)c->n * sizeof(int32_t), err));
+    } else {
+        INFQ_TRY(embed(c, err));
+        INFQ_TRY(stage(c, 0, m->work.x, err));
+    }
+    for (int64_t l = c->x ? c->o->first_layer : 0; l < m->c.n_layers; l++)
         INFQ_TRY(block(c, l, err));
     return finish(c, err);
 }
@@ -346,9 +363,11 @@ static infq_status run_batch(infq_model *m, const infq_segment *segs, int64_t n_
                              float *hidden, infq_err *err)
 {
     int64_t n = 0, longest = 0;
-    chunk k = { .m = m, .o = o };
+    chunk k = { .m = m, .o = o, .x = o->x };
     cut at = { .hidden = hidden };
 
+    if (o->x && (o->first_layer < 0 || o->first_layer > m->c.n_layers))
+        return infq_err_set(err, INFQ_E_USAGE, "a start before block %lld of %lld", (long long)o->first_layer, (long long)m->c.n_layers);
     INFQ_TRY(check_segments(m, segs, n_segs, err));
     for (int64_t i = 0; i < n_segs; i++) {
         int64_t end = segs[i].seq->len + segs[i].n_tokens;
@@ -358,8 +377,10 @@ static infq_status run_batch(infq_model *m, const infq_segment *segs, int64_t n_
     }
     INFQ_TRY(reserve_work(m, n < INFQ_CHUNK ? n : INFQ_CHUNK, err));
     INFQ_TRY(reserve_rope(m, longest, err));
-    for (next_chunk(&k, segs, n_segs, &at); k.n > 0; next_chunk(&k, segs, n_segs, &at))
+    for (next_chunk(&k, segs, n_segs, &at); k.n > 0; next_chunk(&k, segs, n_segs, &at)) {
         INFQ_TRY(run_chunk(&k, err));
+        k.x = k.x ? k.x + k.n * m->c.hidden : NULL;
+    }
     for (int64_t i = 0; i < n_segs; i++)
         segs[i].seq->len += segs[i].n_tokens;
     return INFQ_E_OK;

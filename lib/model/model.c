@@ -164,7 +164,8 @@ static infq_status prepare(infq_model *m, infq_slot s, const loaded *l, infq_par
     INFQ_TRY(m->be->ops.weight_prepare(m->be->state, &l->w, &p->w, err));
     reads_all = s != INFQ_SLOT_POSITIONS && (s != INFQ_SLOT_EMBED || m->c.tied);
     if (reads_all) {
-        m->weight_bytes += m->be->ops.weight_bytes(p->w);
+        p->n_read = m->be->ops.weight_bytes(p->w);
+        m->weight_bytes += p->n_read;
         m->flop_per_token += 2.0 * (double)sh.rows * (double)sh.cols;
     }
     return INFQ_E_OK;
@@ -186,6 +187,30 @@ static infq_status load_all(infq_model *m, const infq_checkpoint *ck, const infq
     return INFQ_E_OK;
 }
 
+static int64_t widest_input(const infq_config *c)
+{
+    int64_t q = c->n_heads * c->head_dim, n = c->hidden > q ? c->hidden : q;
+
+    return n > c->ffn ? n : c->ffn;
+}
+
+static infq_status list_parts(infq_model *m, infq_err *err)
+{
+    infq_slot_shape sh;
+    void *p;
+
+    INFQ_TRY(infq_arena_alloc(m->arena, (size_t)(m->c.n_layers + 1) * INFQ_SLOT_COUNT, sizeof(*m->parts), "parts", &p, err));
+    m->parts = p;
+    for (int64_t layer = 0; layer <= m->c.n_layers; layer++)
+        for (int s = 0; s < INFQ_SLOT_COUNT; s++) {
+            if ((layer == m->c.n_layers) != (s < INFQ_SLOT_BLOCK) || !infq_arch_slot(&m->c, (infq_slot)s, &sh))
+                continue;
+            infq_model_param(m, layer, (infq_slot)s)->part = m->n_parts;
+            m->parts[m->n_parts++] = (int32_t)(layer * INFQ_SLOT_COUNT + s);
+        }
+    return INFQ_E_OK;
+}
+
 static infq_status fill(infq_model *m, const infq_checkpoint *ck, const infq_model_options *o, infq_err *err)
 {
     size_t n;
@@ -194,6 +219,7 @@ static infq_status fill(infq_model *m, const infq_checkpoint *ck, const infq_mod
     infq_status st;
 
     INFQ_TRY(infq_config_read(ck, &m->c, err));
+    infq_rounding_init(&m->rounding, m->device, m->c.hidden);
     m->max_context = o->max_context ? o->max_context : m->c.max_positions;
     if (m->max_context < 1 || m->max_context > INT32_MAX)
         return infq_err_set(err, INFQ_E_UNSUPPORTED, "a context of %lld positions is out of range",
@@ -205,8 +231,9 @@ static infq_status fill(infq_model *m, const infq_checkpoint *ck, const infq_mod
     INFQ_TRY(infq_arena_new((size_t)1 << 16, &m->arena, err));
     INFQ_TRY(infq_arena_calloc(m->arena, n, sizeof(infq_param), "layers", &p, err));
     m->params = p;
-    INFQ_TRY(infq_mem_new((size_t)INFQ_CHUNK * (size_t)m->c.hidden, sizeof(float), "rows for a stage", &p, err));
+    INFQ_TRY(infq_mem_new((size_t)INFQ_CHUNK * (size_t)widest_input(&m->c), sizeof(float), "rows for a stage", &p, err));
     m->host_x = p;
+    INFQ_TRY(list_parts(m, err));
     INFQ_TRY(infq_reader_open(ck, &r, err));
     l = infq_mem_calloc(n, sizeof(loaded));
     st = l ? load_all(m, ck, r, l, err) : infq_err_set(err, INFQ_E_NOMEM, "a list of weights needs memory");
@@ -223,7 +250,7 @@ infq_status infq_model_open(const infq_checkpoint *ck, infq_backend *be, const i
 
     if (!m)
         return infq_err_set(err, INFQ_E_NOMEM, "a model needs memory");
-    m->be = be;
+    m->be = m->device = be;
     st = fill(m, ck, o, err);
     if (st) {
         infq_model_close(m);
@@ -281,4 +308,46 @@ size_t infq_model_weight_bytes(const infq_model *m)
 double infq_model_flop_per_token(const infq_model *m)
 {
     return m->flop_per_token;
+}
+
+int64_t infq_model_part_count(const infq_model *m)
+{
+    return m->n_parts;
+}
+
+infq_model_part infq_model_part_get(const infq_model *m, int64_t i)
+{
+    int64_t at = m->parts[i], layer = at / INFQ_SLOT_COUNT;
+    const infq_param *p = &m->params[at];
+    infq_slot s = (infq_slot)(at % INFQ_SLOT_COUNT);
+    infq_model_part out = { .layer = layer < m->c.n_layers ? layer : -1, .rows = p->rows, .cols = p->cols };
+
+    infq_arch_name(&m->c, s, layer, out.module, sizeof(out.module));
+    return out;
+}
+
+infq_status infq_model_same_parts(const infq_model *a, const infq_model *b, infq_err *err)
+{
+    if (a->device != b->device)
+        return infq_err_set(err, INFQ_E_USAGE, "the models were opened on two devices");
+    for (int64_t i = 0; i < a->n_parts || i < b->n_parts; i++) {
+        infq_model_part p = infq_model_part_get(a, i < a->n_parts ? i : 0), q = infq_model_part_get(b, i < b->n_parts ? i : 0);
+        if (i >= a->n_parts || i >= b->n_parts || strcmp(p.module, q.module) != 0)
+            return infq_err_set(err, INFQ_E_MISMATCH, "one model has %.80s where the other has %.80s", i < a->n_parts ? p.module : "nothing",
+                                i < b->n_parts ? q.module : "nothing");
+        if (p.rows != q.rows || p.cols != q.cols)
+            return infq_err_set(err, INFQ_E_MISMATCH, "%s: %lld x %lld in one model, %lld x %lld in the other", p.module, (long long)p.rows,
+                                (long long)p.cols, (long long)q.rows, (long long)q.cols);
+    }
+    return INFQ_E_OK;
+}
+
+void infq_model_swap(infq_model *a, infq_model *b, int64_t i)
+{
+    infq_param *p = &a->params[a->parts[i]], *q = &b->params[b->parts[i]], t = *p;
+
+    a->weight_bytes += q->n_read - p->n_read;
+    b->weight_bytes += p->n_read - q->n_read;
+    *p = *q;
+    *q = t;
 }

@@ -25,6 +25,23 @@ const infq_config *infq_model_config(const infq_model *m);
 size_t infq_model_weight_bytes(const infq_model *m);     /* read by one decode step, embedding lookup apart */
 double infq_model_flop_per_token(const infq_model *m);   /* 2 * multiply-adds of all linear layers and the head */
 
+/* Declared numerics: how much less exactly than F32 a forward pass computes, to measure what that does to scores (specs 2.4). All off: every bit as
+ * without. With `invariant` set a row's result stays a function of its own sequence, so scores stay independent of batch and threads. */
+typedef struct {
+    infq_elem activations;  /* NONE, BF16, F16: what each operation but a sum leaves behind is rounded, logits too */
+    infq_elem residual;     /* NONE, BF16, F16: the residual stream after the embedding and after each sum */
+    infq_elem kv;           /* NONE, BF16, F16, E4M3: keys and values as they go into the cache */
+    int32_t k_parts;        /* 2..16: products sum k in so many runs, added in an order drawn from seed (backend.h); 0: one chain */
+    double roundoff;        /* eps: each sum into the residual stream times (1 + eps * z), z normal, drawn from seed; BF16: 2^-9. 0: none */
+    uint64_t seed;
+} infq_numerics;
+infq_numerics infq_numerics_default(void);               /* all off */
+/* "activations=BF16 residual=BF16 kv=BF16 k_parts=8 seed=3" into out, "f32" when all is off. Part of what scores depend on. */
+char *infq_numerics_describe(const infq_numerics *n, char *out, size_t cap);
+/* From now on; sequences that hold tokens keep what they were computed with. USAGE for members outside the ranges above. */
+infq_status infq_model_set_numerics(infq_model *m, const infq_numerics *n, infq_err *err);
+const infq_numerics *infq_model_numerics(const infq_model *m);
+
 infq_status infq_seq_new(infq_model *m, infq_seq **out, infq_err *err);
 void infq_seq_free(infq_seq *s);
 int64_t infq_seq_len(const infq_seq *s);
@@ -43,14 +60,37 @@ typedef struct {
     int64_t n_last;     /* hidden states are returned for the last n_last tokens (0: none, only fill the cache) */
 } infq_segment;
 
+/* What a model is made of: its matrices and vectors, blocks in order, then what lies outside them. Models of one architecture and
+ * shape have the same parts. */
+typedef struct {
+    char module[192];   /* "model.layers.3.self_attn.q_proj": the name without ".weight", as the files have it */
+    int64_t layer;      /* -1: outside the blocks */
+    int64_t rows, cols; /* logical [out, in]; vectors: cols 0 */
+} infq_model_part;
+int64_t infq_model_part_count(const infq_model *m);
+infq_model_part infq_model_part_get(const infq_model *m, int64_t i); /* 0 <= i < count */
+/* MISMATCH names the first part that one of them lacks or has in another shape. */
+infq_status infq_model_same_parts(const infq_model *a, const infq_model *b, infq_err *err);
+/* Exchanges part i of two models of the same parts on one device: weight, bias, activation quantization. Done twice it is undone. Storage stays
+ * with who opened it: exchange back before either model is closed. */
+void infq_model_swap(infq_model *a, infq_model *b, int64_t i);
+
 /* Stage hook: called with the residual stream after the embedding (stage 0), after each block (1..n_layers) and after the final norm
  * (n_layers + 1); x: [n_tokens][hidden] of all segments in order. A batch of more than 512 tokens is run in parts: then each
  * stage is called once a part, with the tokens of that part. */
 typedef void (*infq_stage_fn)(void *ctx, int stage, const float *x, int64_t n_tokens, int64_t hidden);
+/* Input hook: called before each product of a block with part i's input, x: [n_tokens][cols] of all segments in order, before
+ * activation quantization; parts of more than 512 tokens as above. */
+typedef void (*infq_input_fn)(void *ctx, int64_t part, const float *x, int64_t n_tokens, int64_t cols);
 typedef struct {
     bool invariant;     /* evaluation: rows do not depend on the rest of the batch (backend.h) */
     infq_stage_fn on_stage;
+    infq_input_fn on_input;
     void *ctx;
+    /* Not NULL: start before block first_layer (0..n_layers) with this residual stream, [sum n_tokens][hidden] on the host, instead of the
+     * embedding of the tokens. The caches of earlier blocks stay unwritten, so the sequences may only be freed afterwards. */
+    const float *x;
+    int64_t first_layer;
 } infq_forward_options;
 
 /* Runs all segments as one batch. hidden: [sum n_last][hidden size], after the final norm, in order of segments.

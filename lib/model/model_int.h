@@ -15,6 +15,8 @@ typedef struct {
     infq_pweight *w;     /* matrices */
     float *gain, *bias;  /* vectors; bias of either */
     int64_t rows, cols;
+    size_t n_read;       /* bytes that a decode step reads of it */
+    int64_t part;        /* its number in the list of parts */
 } infq_param;
 
 /* A part of a segment inside one chunk. */
@@ -39,9 +41,21 @@ typedef struct {
     float *rows, *logits; /* [n_rows][hidden], [n_rows][vocab] */
 } infq_work;
 
+/* A table of operations over another one's, which rounds what they leave behind. */
+typedef struct {
+    infq_backend be;         /* its state is this struct */
+    infq_backend *inner;
+    int64_t hidden;          /* width of the residual stream */
+    infq_numerics n;
+} infq_rounding;
+/* Fills the table; calls through r->be are then rounded as r->n says. */
+void infq_rounding_init(infq_rounding *r, infq_backend *inner, int64_t hidden);
+
 struct infq_model {
     infq_config c;
-    infq_backend *be;
+    infq_backend *be;        /* what runs: the device's, or `rounding` over it */
+    infq_backend *device;
+    infq_rounding rounding;
     int64_t max_context;
     infq_arena *arena;       /* what prepared weights may borrow */
     infq_param *params;      /* [n_layers + 1][INFQ_SLOT_COUNT]; the last row: outside the blocks */
@@ -50,7 +64,9 @@ struct infq_model {
     int32_t host_ids[INFQ_CHUNK], host_positions[INFQ_CHUNK];
     float *cos_sin;          /* device, [n_cos_sin][n_rot] */
     int64_t n_cos_sin;
-    float *host_x;           /* for the stage hook, [INFQ_CHUNK][hidden] */
+    float *host_x;           /* for the hooks, [INFQ_CHUNK][widest input of a product] */
+    int32_t *parts;          /* [n_parts] index into params; in arena */
+    int64_t n_parts;
     float **free_pages;      /* pool: pages that no sequence holds */
     int64_t n_free, n_pages; /* n_pages: all that exist */
     size_t weight_bytes;
