@@ -41,6 +41,7 @@ TOOL_SRC := $(wildcard tools/*.c)
 TOOL_COMMON := $(filter-out $(TOOLS:%=$(BUILD)/obj/tools/main_%.o),$(TOOL_SRC:%.c=$(BUILD)/obj/%.o))
 TEST_SRC := $(sort $(wildcard tests/test_*.c))
 TEST_BIN := $(TEST_SRC:tests/%.c=$(BUILD)/tests/%)
+TEST_COMMON := $(BUILD)/obj/tests/testlib.o $(BUILD)/obj/tests/tiny_model.o
 FUZZ_SRC := $(sort $(wildcard tests/fuzz/fuzz_*.c))
 FUZZ_BIN := $(FUZZ_SRC:tests/fuzz/%.c=$(BUILD)/fuzz/%)
 
@@ -74,7 +75,7 @@ $(LIB): $(LIB_OBJ)
 $(TOOL_BIN): $(BUILD)/%: $(BUILD)/obj/tools/main_%.o $(TOOL_COMMON) $(LIB)
 	$(Q)$(CC) $(CFLAGS_BASE) $(LDFLAGS) $^ $(LDLIBS) -o $@
 
-$(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(BUILD)/obj/tests/testlib.o $(LIB)
+$(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(TEST_COMMON) $(LIB)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS_BASE) $(LDFLAGS) $^ $(LDLIBS) $$(pkg-config --libs check) -o $@
 
@@ -121,4 +122,5 @@ install: all
 clean:
 	rm -rf build
 
--include $(LIB_OBJ:.o=.d) $(TOOL_SRC:%.c=$(BUILD)/obj/%.d) $(TEST_SRC:%.c=$(BUILD)/obj/%.d)
+-include $(LIB_OBJ:.o=.d) $(TOOL_SRC:%.c=$(BUILD)/obj/%.d) $(TEST_SRC:%.c=$(BUILD)/obj/%.d) $(TEST_COMMON:.o=.d) \
+	$(FUZZ_SRC:%.c=$(BUILD)/obj/%.d) $(BUILD)/obj/tests/fuzz/replay.d

@@ -3,7 +3,7 @@
 #include "lib/format/module.h"
 #include "lib/model/arch_int.h"
 #include "tests/testlib.h"
-#include "tests/engine_model.h"
+#include "tests/tiny_model.h"
 
 static const infq_log quiet;
 
@@ -263,7 +263,7 @@ static void folder_refused(tiny_model *m, const char *says, const char *says_too
     infq_config c;
     infq_err err = { 0 };
 
-    tiny_write(m, dir);
+    tiny_save(m, dir, TINY_F32);
     ck_assert_int_eq(read_folder(dir, &c, &err), INFQ_E_FORMAT);
     ck_assert_msg(strstr(err.msg, says) && strstr(err.msg, says_too), "'%s' lacks '%s' or '%s'", err.msg, says, says_too);
     tiny_free(m);
@@ -314,7 +314,7 @@ START_TEST(a_stored_head_equal_to_tied_embeddings_is_fine)
     e = tiny_find(&m, "model.embed_tokens.weight");
     h = tiny_add(&m, "lm_head.weight", 20, 16, &rng, 0.0, 1.0);
     memcpy(h->data, e->data, (size_t)e->n * sizeof(float));
-    tiny_write(&m, dir);
+    tiny_save(&m, dir, TINY_F32);
     ck_ok(read_folder(dir, &c, &err), err);
     ck_assert(c.tied);
     tiny_free(&m);
@@ -350,7 +350,7 @@ START_TEST(end_tokens_of_generation_config_replace_those_of_config)
     infq_err err;
 
     tiny_make(&m, TINY, 1);
-    tiny_write(&m, dir);
+    tiny_save(&m, dir, TINY_F32);
     ck_ok(read_folder(dir, &c, &err), err);
     ck_assert_int_eq(c.n_eos, 1);
     ck_assert_int_eq(c.eos[0], 2);
@@ -372,7 +372,7 @@ START_TEST(a_bare_file_has_no_configuration)
     infq_err err = { 0 };
 
     tiny_make(&m, TINY, 1);
-    tiny_write(&m, dir);
+    tiny_save(&m, dir, TINY_F32);
     snprintf(path, sizeof(path), "%s/config.json", dir);
     ck_assert_int_eq(remove(path), 0);
     snprintf(path, sizeof(path), "%s/model.safetensors", dir);

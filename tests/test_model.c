@@ -4,7 +4,7 @@
 #include "lib/base/par.h"
 #include "tests/testlib.h"
 #include "lib/compress/convert.h"
-#include "tests/engine_model.h"
+#include "tests/tiny_model.h"
 
 static const infq_log quiet;
 
@@ -526,7 +526,7 @@ static opened open_tiny(int which, const char *backend)
     const char *dir = test_tmpdir();
 
     tiny_make(&m, tiny[which], 7 + (uint64_t)which);
-    tiny_write(&m, dir);
+    tiny_save(&m, dir, TINY_F32);
     tiny_free(&m);
     return open_with(dir, backend, 0);
 }
@@ -776,17 +776,17 @@ START_TEST(missing_tensors_and_unknown_biases_are_named)
 
     tiny_make(&m, TINY_QWEN3, 1);
     tiny_find(&m, "model.layers.1.mlp.up_proj.weight")->name[0] = '\0';
-    tiny_write(&m, dir);
+    tiny_save(&m, dir, TINY_F32);
     ck_assert_int_eq(open_folder(dir, &err), INFQ_E_FORMAT);
     ck_assert_msg(strstr(err.msg, "model.layers.1.mlp.up_proj.weight") != NULL, "%s", err.msg);
     tiny_free(&m);
 
     tiny_make(&m, TINY_QWEN3, 1);
     t = tiny_add(&m, "model.layers.0.self_attn.o_proj.bias", 48, 0, &rng, 0.0, 0.0);
-    tiny_write(&m, dir);
+    tiny_save(&m, dir, TINY_F32);
     ck_assert_msg(open_folder(dir, &err) == 0, "zeros are harmless: %s", err.msg);
     t->data[3] = 0.5f;
-    tiny_write(&m, dir);
+    tiny_save(&m, dir, TINY_F32);
     ck_assert_int_eq(open_folder(dir, &err), INFQ_E_FORMAT);
     ck_assert_msg(strstr(err.msg, "model.layers.0.self_attn.o_proj.bias") != NULL, "%s", err.msg);
     tiny_free(&m);
@@ -804,7 +804,7 @@ START_TEST(failed_allocations_are_errors_without_leaks)
     bool failed = true;
 
     tiny_make(&m, TINY_LLAMA, 1);
-    tiny_write(&m, dir);
+    tiny_save(&m, dir, TINY_F32);
     tiny_free(&m);
     fill_tokens(ids, 70, 1);
     while (failed) {

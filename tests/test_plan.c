@@ -11,7 +11,7 @@ typedef struct {
 
 static void open_tiny(fixture *f, tiny_options o)
 {
-    snprintf(f->path, sizeof(f->path), "%s/src%s", test_tmpdir(), o.bare ? ".safetensors" : "");
+    snprintf(f->path, sizeof(f->path), "%s/src%s", test_tmpdir(), o.file.bare ? ".safetensors" : "");
     tiny_write(f->path, o);
     f->p = NULL;
     ck_ok(infq_checkpoint_open(f->path, NULL, &f->ck, &f->err), f->err);
@@ -205,7 +205,7 @@ START_TEST(plan_keeps_scales_in_the_type_of_the_source)
     for (size_t i = 0; i < 5; i++) {
         tiny_options t = TINY_DEFAULT;
         fixture f;
-        t.dtype = want[i].dtype;
+        t.file.dtype = want[i].dtype;
         open_tiny(&f, t);
         ck_ok(plan(&f, infq_plan_options_default()), f.err);
         ck_assert_int_eq(entry_of(f.p, "model.layers.0.mlp.up_proj.weight")->codec.scale, want[i].scale);
@@ -268,7 +268,7 @@ START_TEST(plan_covers_every_byte_once_in_batches_of_any_size)
     tiny_options t = TINY_DEFAULT;
     fixture f;
 
-    t.shard_bytes = 100000;
+    t.file.shard_bytes = 100000;
     open_tiny(&f, t);
     ck_ok(plan(&f, infq_plan_options_default()), f.err);
     for (size_t chunk = 1; chunk <= (size_t)8 << 20; chunk *= 64) {

@@ -147,7 +147,7 @@ START_TEST(quantize_names_the_first_value_that_is_not_finite_and_writes_nothing)
             TINY_PATH(dst, dir, "q");
             TINY_PATH(partial, dir, "q.partial");
             tiny_options o = TINY_DEFAULT;
-            o.dtype = types[t];
+            o.file.dtype = types[t];
             o.bad_tensor = "model.layers.1.self_attn.v_proj.weight";
             o.bad_value = bad[i];
             tiny_write(src, o);
@@ -190,7 +190,7 @@ START_TEST(quantize_hashes_the_source_files_as_a_checksum_tool_would)
     infq_err err;
     int n = 0;
 
-    o.shard_bytes = 200000;
+    o.file.shard_bytes = 200000;
     tiny_write(src, o);
     ck_ok(quantize(src, dst, scheme("W4A16", "rtn"), false, NULL, &err), err);
     receipt = test_json(receipt_path);
@@ -204,7 +204,7 @@ START_TEST(quantize_hashes_the_source_files_as_a_checksum_tool_would)
         n++;
     }
     ck_assert_int_ge(n, 3);
-    ck_assert_int_eq(cJSON_GetArraySize(cJSON_GetObjectItem(receipt, "ledger")), 19);
+    ck_assert_int_eq(cJSON_GetArraySize(cJSON_GetObjectItem(receipt, "ledger")), 21);
     ck_assert(cJSON_IsTrue(cJSON_GetObjectItem(cJSON_GetObjectItem(receipt, "verification"), "passed")));
     cJSON_Delete(receipt);
 }
@@ -222,7 +222,7 @@ START_TEST(quantize_works_on_a_bare_file_and_keeps_its_configuration_in_the_meta
     infq_quantize_result *res;
     infq_err err;
 
-    o.bare = true;
+    o.file.bare = true;
     tiny_write(src, o);
     ck_ok(quantize(src, dst, scheme("FP8", "rtn"), false, &res, &err), err);
     ck_assert(res->published && res->verified->with_source);

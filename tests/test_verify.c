@@ -103,7 +103,7 @@ START_TEST(verify_passes_what_quantize_wrote_and_finds_the_source_by_itself)
         ck_assert_uint_eq(f.r->findings.n_fail, 0);
         ck_assert(f.r->with_source);
         ck_assert_uint_eq(f.r->n_rows, 14);
-        ck_assert_uint_eq(f.r->n_copied, 5);
+        ck_assert_uint_eq(f.r->n_copied, 7);
         ck_assert_uint_eq(f.r->n_side, 1);
         ck_assert_double_gt(f.r->worst, 0.0);
         infq_verify_report_free(f.r);
@@ -274,6 +274,20 @@ static void make_whole_scales(fixture *f, const char *config, const char *codes,
 #define NVFP4 CT_CONFIG("nvfp4-pack-quantized", "\"num_bits\":4,\"strategy\":\"tensor_group\",\"group_size\":16")
 #define FP8_TENSOR CT_CONFIG("float-quantized", "\"num_bits\":8,\"strategy\":\"tensor\"")
 
+START_TEST(verify_misses_no_head_that_the_class_ties)
+{
+    tiny_options t = TINY_DEFAULT;
+    fixture f;
+
+    t.model_type = "gemma2"; // tied although the configuration does not say so
+    t.head_equal = true;
+    make(&f, "W4A16", t);
+    verify(&f, f.src);
+    ck_assert_msg(f.r->findings.n_fail == 0, "%s", f.r->findings.n ? f.r->findings.v[0].text : "");
+    infq_verify_report_free(f.r);
+}
+END_TEST
+
 START_TEST(verify_sees_scales_that_differ_inside_a_fused_group)
 {
     fixture f;
@@ -333,6 +347,7 @@ int main(void)
     tcase_add_test(t, verify_sees_padding_bits_that_are_set);
     tcase_add_test(t, verify_sees_a_configuration_that_does_not_fit);
     tcase_add_test(t, verify_sees_missing_superfluous_and_side_files);
+    tcase_add_test(t, verify_misses_no_head_that_the_class_ties);
     tcase_add_test(t, verify_sees_scales_that_differ_inside_a_fused_group);
     tcase_add_test(t, verify_checks_the_rules_of_an_engine);
     suite_add_tcase(s, t);
