@@ -54,13 +54,10 @@ static void write_latency(infq_jw *w, const infq_latency_summary *s)
     static const char *const keys[] = { "p50", "p90", "p95", "p99" };
 
     infq_jw_obj(w);
-    infq_jw_key(w, "n");
-    infq_jw_i64(w, s->n);
-    infq_jw_key(w, "mean");
-    infq_jw_f64(w, s->mean_ms);
+    infq_jw_key_i64(w, "n", s->n);
+    infq_jw_key_f64(w, "mean", s->mean_ms);
     for (int q = 0; q < 4; q++) {
-        infq_jw_key(w, keys[q]);
-        infq_jw_f64(w, s->p_ms[q]);
+        infq_jw_key_f64(w, keys[q], s->p_ms[q]);
     }
     infq_jw_key(w, "interval95");
     infq_jw_obj(w);
@@ -75,41 +72,23 @@ static void write_latency(infq_jw *w, const infq_latency_summary *s)
     infq_jw_end_obj(w);
 }
 
-static void number(infq_jw *w, const char *key, double v)
-{
-    infq_jw_key(w, key);
-    infq_jw_f64(w, v);
-}
-
-static void count(infq_jw *w, const char *key, int64_t v)
-{
-    infq_jw_key(w, key);
-    infq_jw_i64(w, v);
-}
-
-static void text(infq_jw *w, const char *key, const char *v)
-{
-    infq_jw_key(w, key);
-    infq_jw_str(w, v);
-}
-
 static void write_json(const outcome *o, infq_buf *to)
 {
     const infq_bench_result *r = &o->r;
     infq_jw w = infq_jw_over(to, 0);
 
     infq_jw_obj(&w);
-    text(&w, "schema", "infq.bench.v1");
-    text(&w, "version", INFQ_VERSION);
-    text(&w, "model", o->path);
-    text(&w, "cpu", infq_cpu_model());
-    text(&w, "cpu_level", infq_cpu_level_name(infq_cpu_level_get()));
-    count(&w, "threads", infq_par_threads());
-    count(&w, "prompt_tokens", r->options.n_prompt);
-    count(&w, "max_tokens", r->options.n_tokens);
-    count(&w, "warmup", r->options.n_warmup);
-    count(&w, "repeats", r->options.n_repeats);
-    count(&w, "seed", (int64_t)r->options.seed);
+    infq_jw_key_str(&w, "schema", "infq.bench.v1");
+    infq_jw_key_str(&w, "version", INFQ_VERSION);
+    infq_jw_key_str(&w, "model", o->path);
+    infq_jw_key_str(&w, "cpu", infq_cpu_model());
+    infq_jw_key_str(&w, "cpu_level", infq_cpu_level_name(infq_cpu_level_get()));
+    infq_jw_key_i64(&w, "threads", infq_par_threads());
+    infq_jw_key_i64(&w, "prompt_tokens", r->options.n_prompt);
+    infq_jw_key_i64(&w, "max_tokens", r->options.n_tokens);
+    infq_jw_key_i64(&w, "warmup", r->options.n_warmup);
+    infq_jw_key_i64(&w, "repeats", r->options.n_repeats);
+    infq_jw_key_i64(&w, "seed", (int64_t)r->options.seed);
     infq_jw_key(&w, "latency_ms");
     infq_jw_obj(&w);
     for (int m = 0; m < INFQ_METRIC_COUNT; m++) {
@@ -117,37 +96,37 @@ static void write_json(const outcome *o, infq_buf *to)
         write_latency(&w, &r->latency[m]);
     }
     infq_jw_end_obj(&w);
-    number(&w, "cold_start_ms", o->open_ms + o->prepare_ms + r->warmup_ttft_ms);
-    number(&w, "open_ms", o->open_ms);
-    number(&w, "prepare_ms", o->prepare_ms);
-    number(&w, "first_request_ttft_ms", r->warmup_ttft_ms);
-    number(&w, "prefill_tokens_per_s", r->prefill_tokens_per_s);
-    number(&w, "decode_tokens_per_s", r->decode_tokens_per_s);
-    number(&w, "read_bandwidth_bytes_per_s", r->roofline.read_bytes_per_s);
-    number(&w, "peak_flop_per_s", r->roofline.flop_per_s);
-    number(&w, "decode_bytes_per_token", r->decode_bytes);
-    number(&w, "share_of_bandwidth", r->share_of_bandwidth);
-    number(&w, "prefill_flop_per_s", r->prefill_flop_per_s);
-    number(&w, "share_of_flops", r->share_of_flops);
-    count(&w, "weight_bytes", (int64_t)r->weight_bytes);
-    count(&w, "kv_bytes_predicted", (int64_t)r->kv_bytes_predicted);
-    count(&w, "rss_before_bytes", (int64_t)r->rss_before);
-    count(&w, "rss_peak_bytes", (int64_t)r->rss_peak);
+    infq_jw_key_f64(&w, "cold_start_ms", o->open_ms + o->prepare_ms + r->warmup_ttft_ms);
+    infq_jw_key_f64(&w, "open_ms", o->open_ms);
+    infq_jw_key_f64(&w, "prepare_ms", o->prepare_ms);
+    infq_jw_key_f64(&w, "first_request_ttft_ms", r->warmup_ttft_ms);
+    infq_jw_key_f64(&w, "prefill_tokens_per_s", r->prefill_tokens_per_s);
+    infq_jw_key_f64(&w, "decode_tokens_per_s", r->decode_tokens_per_s);
+    infq_jw_key_f64(&w, "read_bandwidth_bytes_per_s", r->roofline.read_bytes_per_s);
+    infq_jw_key_f64(&w, "peak_flop_per_s", r->roofline.flop_per_s);
+    infq_jw_key_f64(&w, "decode_bytes_per_token", r->decode_bytes);
+    infq_jw_key_f64(&w, "share_of_bandwidth", r->share_of_bandwidth);
+    infq_jw_key_f64(&w, "prefill_flop_per_s", r->prefill_flop_per_s);
+    infq_jw_key_f64(&w, "share_of_flops", r->share_of_flops);
+    infq_jw_key_i64(&w, "weight_bytes", (int64_t)r->weight_bytes);
+    infq_jw_key_i64(&w, "kv_bytes_predicted", (int64_t)r->kv_bytes_predicted);
+    infq_jw_key_i64(&w, "rss_before_bytes", (int64_t)r->rss_before);
+    infq_jw_key_i64(&w, "rss_peak_bytes", (int64_t)r->rss_peak);
     infq_jw_key(&w, "targets");
     infq_jw_arr(&w);
     for (int i = 0; i < o->n_targets; i++) {
         const infq_target_result *d = &o->decided[i];
         infq_jw_obj(&w);
-        text(&w, "target", o->targets[i].text);
-        text(&w, "verdict", infq_target_verdict_name(d->verdict));
-        number(&w, "value_ms", d->value_ms);
-        number(&w, "lo_ms", d->lo_ms);
-        number(&w, "hi_ms", d->hi_ms);
-        number(&w, "share_over", d->share_over);
-        number(&w, "share_over_lo", d->share_lo);
-        number(&w, "share_over_hi", d->share_hi);
-        count(&w, "requests", d->n_requests);
-        count(&w, "requests_needed", d->n_needed);
+        infq_jw_key_str(&w, "target", o->targets[i].text);
+        infq_jw_key_str(&w, "verdict", infq_target_verdict_name(d->verdict));
+        infq_jw_key_f64(&w, "value_ms", d->value_ms);
+        infq_jw_key_f64(&w, "lo_ms", d->lo_ms);
+        infq_jw_key_f64(&w, "hi_ms", d->hi_ms);
+        infq_jw_key_f64(&w, "share_over", d->share_over);
+        infq_jw_key_f64(&w, "share_over_lo", d->share_lo);
+        infq_jw_key_f64(&w, "share_over_hi", d->share_hi);
+        infq_jw_key_i64(&w, "requests", d->n_requests);
+        infq_jw_key_i64(&w, "requests_needed", d->n_needed);
         infq_jw_end_obj(&w);
     }
     infq_jw_end_arr(&w);

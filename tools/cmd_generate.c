@@ -199,10 +199,8 @@ static infq_status finish(session *s, const options *o, infq_err *err)
     infq_buf_init(&doc);
     w = infq_jw_over(&doc, 0);
     infq_jw_obj(&w);
-    infq_jw_key(&w, "schema");
-    infq_jw_str(&w, "infq.generate.v1");
-    infq_jw_key(&w, "prompt_tokens");
-    infq_jw_i64(&w, (int64_t)s->n_prompt);
+    infq_jw_key_str(&w, "schema", "infq.generate.v1");
+    infq_jw_key_i64(&w, "prompt_tokens", (int64_t)s->n_prompt);
     infq_jw_key(&w, "tokens");
     infq_jw_arr(&w);
     for (size_t i = s->n_prompt; i < s->ids.n; i++)
@@ -210,12 +208,9 @@ static infq_status finish(session *s, const options *o, infq_err *err)
     infq_jw_end_arr(&w);
     infq_jw_key(&w, "text");
     infq_jw_strn(&w, s->text.data, s->text.n);
-    infq_jw_key(&w, "stopped");
-    infq_jw_str(&w, s->stopped);
-    infq_jw_key(&w, "ttft_ms");
-    infq_jw_f64(&w, (double)s->ttft_ns * 1e-6);
-    infq_jw_key(&w, "total_ms");
-    infq_jw_f64(&w, (double)s->total_ns * 1e-6);
+    infq_jw_key_str(&w, "stopped", s->stopped);
+    infq_jw_key_f64(&w, "ttft_ms", (double)s->ttft_ns * 1e-6);
+    infq_jw_key_f64(&w, "total_ms", (double)s->total_ns * 1e-6);
     infq_jw_end_obj(&w);
     infq_buf_char(&doc, '\n');
     st = cmd_print(&doc, err);

@@ -136,32 +136,14 @@ static void plan_text(const infq_plan *p, infq_buf *to)
         infq_buf_fmt(to, "  note: %s\n", p->findings.v[i].text);
 }
 
-static void key_i64(infq_jw *w, const char *key, int64_t v)
-{
-    infq_jw_key(w, key);
-    infq_jw_i64(w, v);
-}
-
-static void key_f64(infq_jw *w, const char *key, double v)
-{
-    infq_jw_key(w, key);
-    infq_jw_f64(w, v);
-}
-
-static void key_str(infq_jw *w, const char *key, const char *v)
-{
-    infq_jw_key(w, key);
-    infq_jw_str(w, v);
-}
-
 static void patterns_json(infq_jw *w, const char *key, const char *const *v, const int64_t *hits, size_t n)
 {
     infq_jw_key(w, key);
     infq_jw_arr(w);
     for (size_t i = 0; i < n; i++) {
         infq_jw_obj(w);
-        key_str(w, "pattern", v[i]);
-        key_i64(w, "matches", hits[i]);
+        infq_jw_key_str(w, "pattern", v[i]);
+        infq_jw_key_i64(w, "matches", hits[i]);
         infq_jw_end_obj(w);
     }
     infq_jw_end_arr(w);
@@ -174,13 +156,13 @@ static void plan_json(const infq_plan *p, infq_jw *w)
     infq_plan_scheme_name(p, name, sizeof(name));
     infq_jw_key(w, "plan");
     infq_jw_obj(w);
-    key_str(w, "scheme", name);
-    key_str(w, "method", p->o.method->name);
-    key_str(w, "format", p->o.format->name);
-    key_i64(w, "group_size", p->group_size);
-    key_i64(w, "tensors_quantized", (int64_t)p->n_quantized);
-    key_i64(w, "tensors_copied", (int64_t)p->n_copied);
-    key_i64(w, "tensors_tied", (int64_t)p->n_tied);
+    infq_jw_key_str(w, "scheme", name);
+    infq_jw_key_str(w, "method", p->o.method->name);
+    infq_jw_key_str(w, "format", p->o.format->name);
+    infq_jw_key_i64(w, "group_size", p->group_size);
+    infq_jw_key_i64(w, "tensors_quantized", (int64_t)p->n_quantized);
+    infq_jw_key_i64(w, "tensors_copied", (int64_t)p->n_copied);
+    infq_jw_key_i64(w, "tensors_tied", (int64_t)p->n_tied);
     infq_jw_key(w, "fallbacks");
     infq_jw_arr(w);
     for (size_t i = 0; i < p->n; i++)
@@ -189,17 +171,17 @@ static void plan_json(const infq_plan *p, infq_jw *w)
     infq_jw_end_arr(w);
     patterns_json(w, "ignore", p->o.ignore, p->ignore_hits, p->o.n_ignore);
     patterns_json(w, "include", p->o.include, p->include_hits, p->o.n_include);
-    key_i64(w, "weights", p->weights);
-    key_i64(w, "weights_quantized", p->weights_quantized);
-    key_f64(w, "bits_per_weight", p->bits_per_weight);
-    key_f64(w, "bits_per_weight_quantized", p->bits_per_weight_quantized);
-    key_i64(w, "tensor_bytes_in", (int64_t)p->bytes_in);
-    key_i64(w, "file_bytes_out", (int64_t)p->bytes_out);
-    key_i64(w, "peak_memory_bytes", (int64_t)p->peak_bytes);
-    key_i64(w, "disk_needed_bytes", (int64_t)p->disk_needed);
-    key_i64(w, "disk_free_bytes", (int64_t)p->disk_free);
-    key_f64(w, "seconds", p->seconds);
-    key_i64(w, "threads", p->threads);
+    infq_jw_key_i64(w, "weights", p->weights);
+    infq_jw_key_i64(w, "weights_quantized", p->weights_quantized);
+    infq_jw_key_f64(w, "bits_per_weight", p->bits_per_weight);
+    infq_jw_key_f64(w, "bits_per_weight_quantized", p->bits_per_weight_quantized);
+    infq_jw_key_i64(w, "tensor_bytes_in", (int64_t)p->bytes_in);
+    infq_jw_key_i64(w, "file_bytes_out", (int64_t)p->bytes_out);
+    infq_jw_key_i64(w, "peak_memory_bytes", (int64_t)p->peak_bytes);
+    infq_jw_key_i64(w, "disk_needed_bytes", (int64_t)p->disk_needed);
+    infq_jw_key_i64(w, "disk_free_bytes", (int64_t)p->disk_free);
+    infq_jw_key_f64(w, "seconds", p->seconds);
+    infq_jw_key_i64(w, "threads", p->threads);
     infq_jw_key(w, "notes");
     infq_jw_arr(w);
     for (size_t i = 0; i < p->findings.n; i++)
@@ -271,15 +253,14 @@ static void report_json(const infq_plan *p, const infq_quantize_result *r, infq_
 {
     size_t k[N_WORST], n = worst(p, r, k);
 
-    infq_jw_key(w, "published");
-    infq_jw_bool(w, r->published);
-    key_i64(w, "bytes_written", (int64_t)r->bytes_written);
-    key_f64(w, "seconds", r->seconds);
-    key_f64(w, "seconds_verify", r->seconds_verify);
-    key_i64(w, "peak_memory_bytes", (int64_t)infq_mem_rss_peak());
-    key_i64(w, "tensors_resumed", (int64_t)r->n_resumed);
-    key_i64(w, "zero_groups", r->zero_groups);
-    key_i64(w, "clipped", r->clipped);
+    infq_jw_key_bool(w, "published", r->published);
+    infq_jw_key_i64(w, "bytes_written", (int64_t)r->bytes_written);
+    infq_jw_key_f64(w, "seconds", r->seconds);
+    infq_jw_key_f64(w, "seconds_verify", r->seconds_verify);
+    infq_jw_key_i64(w, "peak_memory_bytes", (int64_t)infq_mem_rss_peak());
+    infq_jw_key_i64(w, "tensors_resumed", (int64_t)r->n_resumed);
+    infq_jw_key_i64(w, "zero_groups", r->zero_groups);
+    infq_jw_key_i64(w, "clipped", r->clipped);
     infq_jw_key(w, "side_files");
     infq_jw_arr(w);
     for (size_t i = 0; i < infq_checkpoint_side_count(p->ck) && !infq_checkpoint_is_bare(p->ck); i++)
@@ -289,8 +270,8 @@ static void report_json(const infq_plan *p, const infq_quantize_result *r, infq_
     infq_jw_arr(w);
     for (size_t i = 0; i < n; i++) {
         infq_jw_obj(w);
-        key_str(w, "module", p->v[k[i]].module->name);
-        key_f64(w, "relative_error", infq_ledger_error(&r->rows[k[i]]));
+        infq_jw_key_str(w, "module", p->v[k[i]].module->name);
+        infq_jw_key_f64(w, "relative_error", infq_ledger_error(&r->rows[k[i]]));
         infq_jw_end_obj(w);
     }
     infq_jw_end_arr(w);
@@ -310,9 +291,9 @@ static infq_status print_report(const options *o, const infq_plan *p, const infq
     if (o->json) {
         infq_jw w = infq_jw_over(&text, 0);
         infq_jw_obj(&w);
-        key_str(&w, "schema", "infq.quantize.v1");
-        key_str(&w, "input", infq_checkpoint_path(p->ck));
-        key_str(&w, "output", p->out);
+        infq_jw_key_str(&w, "schema", "infq.quantize.v1");
+        infq_jw_key_str(&w, "input", infq_checkpoint_path(p->ck));
+        infq_jw_key_str(&w, "output", p->out);
         plan_json(p, &w);
         if (r)
             report_json(p, r, &w);
@@ -323,9 +304,7 @@ static infq_status print_report(const options *o, const infq_plan *p, const infq
     } else {
         plan_text(p, &text);
     }
-    st = infq_buf_status(&text, err);
-    if (!st)
-        st = cmd_print(&text, err);
+    st = cmd_print(&text, err);
     infq_buf_deinit(&text);
     return st;
 }

@@ -55,10 +55,8 @@ static void report_json(const char *path, const infq_verify_report *r, infq_buf 
     char what[80];
 
     infq_jw_obj(&w);
-    infq_jw_key(&w, "schema");
-    infq_jw_str(&w, "infq.verify.v1");
-    infq_jw_key(&w, "model");
-    infq_jw_str(&w, path);
+    infq_jw_key_str(&w, "schema", "infq.verify.v1");
+    infq_jw_key_str(&w, "model", path);
     infq_jw_key(&w, "source");
     if (r->with_source)
         infq_jw_str(&w, r->source);
@@ -70,12 +68,9 @@ static void report_json(const char *path, const infq_verify_report *r, infq_buf 
     infq_jw_arr(&w);
     for (size_t i = 0; i < r->n_rows; i++) {
         infq_jw_obj(&w);
-        infq_jw_key(&w, "module");
-        infq_jw_str(&w, r->rows[i].name);
-        infq_jw_key(&w, "codec");
-        infq_jw_str(&w, infq_codec_describe(&r->rows[i].codec, what, sizeof(what)));
-        infq_jw_key(&w, "relative_error");
-        infq_jw_f64(&w, r->rows[i].relative_error);
+        infq_jw_key_str(&w, "module", r->rows[i].name);
+        infq_jw_key_str(&w, "codec", infq_codec_describe(&r->rows[i].codec, what, sizeof(what)));
+        infq_jw_key_f64(&w, "relative_error", r->rows[i].relative_error);
         infq_jw_end_obj(&w);
     }
     infq_jw_end_arr(&w);
@@ -99,9 +94,7 @@ static infq_status run(const options *o, const char *path, cmd_sink *sink, bool 
         report_json(path, r, &text);
     else
         report_text(path, r, &text);
-    st = infq_buf_status(&text, err);
-    if (!st)
-        st = cmd_print(&text, err);
+    st = cmd_print(&text, err);
     infq_buf_deinit(&text);
     *passed = r->findings.n_fail == 0;
     infq_verify_report_free(r);

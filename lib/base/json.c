@@ -257,3 +257,27 @@ void infq_jw_tree(infq_jw *w, const cJSON *t)
     else
         infq_jw_null(w);
 }
+
+void infq_jw_key_str(infq_jw *w, const char *key, const char *s)
+{
+    infq_jw_key(w, key);
+    infq_jw_str(w, s);
+}
+
+void infq_jw_key_i64(infq_jw *w, const char *key, int64_t v)
+{
+    infq_jw_key(w, key);
+    infq_jw_i64(w, v);
+}
+
+void infq_jw_key_f64(infq_jw *w, const char *key, double v)
+{
+    infq_jw_key(w, key);
+    infq_jw_f64(w, v);
+}
+
+void infq_jw_key_bool(infq_jw *w, const char *key, bool v)
+{
+    infq_jw_key(w, key);
+    infq_jw_bool(w, v);
+}

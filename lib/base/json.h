@@ -44,5 +44,10 @@ void infq_jw_f64(infq_jw *w, double v);
 void infq_jw_bool(infq_jw *w, bool v);
 void infq_jw_null(infq_jw *w);
 void infq_jw_tree(infq_jw *w, const cJSON *tree);
+/* Key and value. */
+void infq_jw_key_str(infq_jw *w, const char *key, const char *s);
+void infq_jw_key_i64(infq_jw *w, const char *key, int64_t v);
+void infq_jw_key_f64(infq_jw *w, const char *key, double v);
+void infq_jw_key_bool(infq_jw *w, const char *key, bool v);
 
 #endif

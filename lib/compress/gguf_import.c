@@ -244,19 +244,13 @@ static infq_status write_tensors(import *im, infq_err *err)
     return INFQ_E_OK;
 }
 
-static void member_i64(infq_jw *w, const char *key, int64_t v)
-{
-    infq_jw_key(w, key);
-    infq_jw_i64(w, v);
-}
-
 static void token_id(const import *im, infq_jw *w, const char *key, const char *from)
 {
     const infq_gguf_value *v = infq_gguf_value_find(im->g, from);
     double id;
 
     if (v && !v->is_array && infq_gguf_number(v, 0, &id) && id >= 0 && id < 1e9)
-        member_i64(w, key, (int64_t)id);
+        infq_jw_key_i64(w, key, (int64_t)id);
 }
 
 // The double with the fewest digits that rounds to x: the file holds F32, people write 1e-05.
@@ -288,26 +282,21 @@ static infq_status write_config(import *im, infq_err *err)
     token_id(im, &w, "bos_token_id", "tokenizer.ggml.bos_token_id");
     token_id(im, &w, "eos_token_id", "tokenizer.ggml.eos_token_id");
     token_id(im, &w, "pad_token_id", "tokenizer.ggml.padding_token_id");
-    member_i64(&w, "head_dim", im->head_dim);
-    infq_jw_key(&w, "hidden_act");
-    infq_jw_str(&w, "silu");
-    member_i64(&w, "hidden_size", im->hidden);
-    member_i64(&w, "intermediate_size", im->ffn);
-    member_i64(&w, "max_position_embeddings", im->context);
-    infq_jw_key(&w, "model_type");
-    infq_jw_str(&w, "llama");
-    member_i64(&w, "num_attention_heads", im->n_heads);
-    member_i64(&w, "num_hidden_layers", im->n_layers);
-    member_i64(&w, "num_key_value_heads", im->n_kv_heads);
-    infq_jw_key(&w, "rms_norm_eps");
-    infq_jw_f64(&w, shortest((float)im->eps));
-    infq_jw_key(&w, "rope_theta");
-    infq_jw_f64(&w, im->rope_base);
-    infq_jw_key(&w, "tie_word_embeddings");
-    infq_jw_bool(&w, im->tied);
+    infq_jw_key_i64(&w, "head_dim", im->head_dim);
+    infq_jw_key_str(&w, "hidden_act", "silu");
+    infq_jw_key_i64(&w, "hidden_size", im->hidden);
+    infq_jw_key_i64(&w, "intermediate_size", im->ffn);
+    infq_jw_key_i64(&w, "max_position_embeddings", im->context);
+    infq_jw_key_str(&w, "model_type", "llama");
+    infq_jw_key_i64(&w, "num_attention_heads", im->n_heads);
+    infq_jw_key_i64(&w, "num_hidden_layers", im->n_layers);
+    infq_jw_key_i64(&w, "num_key_value_heads", im->n_kv_heads);
+    infq_jw_key_f64(&w, "rms_norm_eps", shortest((float)im->eps));
+    infq_jw_key_f64(&w, "rope_theta", im->rope_base);
+    infq_jw_key_bool(&w, "tie_word_embeddings", im->tied);
     infq_jw_key(&w, "torch_dtype");
     infq_jw_str(&w, out_dtype(im) == INFQ_DTYPE_F32 ? "float32" : out_dtype(im) == INFQ_DTYPE_F16 ? "float16" : "bfloat16");
-    member_i64(&w, "vocab_size", im->vocab);
+    infq_jw_key_i64(&w, "vocab_size", im->vocab);
     infq_jw_end_obj(&w);
     infq_buf_char(&b, '\n');
     st = infq_buf_status(&b, err);
@@ -352,45 +341,34 @@ static const pretok *find_pretok(const import *im)
 static void byte_level(infq_jw *w, bool use_regex)
 {
     infq_jw_obj(w);
-    infq_jw_key(w, "type");
-    infq_jw_str(w, "ByteLevel");
-    infq_jw_key(w, "add_prefix_space");
-    infq_jw_bool(w, false);
-    infq_jw_key(w, "trim_offsets");
-    infq_jw_bool(w, true);
-    infq_jw_key(w, "use_regex");
-    infq_jw_bool(w, use_regex);
+    infq_jw_key_str(w, "type", "ByteLevel");
+    infq_jw_key_bool(w, "add_prefix_space", false);
+    infq_jw_key_bool(w, "trim_offsets", true);
+    infq_jw_key_bool(w, "use_regex", use_regex);
     infq_jw_end_obj(w);
 }
 
 static void pre_tokenizer(infq_jw *w, const pretok *p)
 {
     infq_jw_obj(w);
-    infq_jw_key(w, "type");
-    infq_jw_str(w, "Sequence");
+    infq_jw_key_str(w, "type", "Sequence");
     infq_jw_key(w, "pretokenizers");
     infq_jw_arr(w);
     if (p->digits) {
         infq_jw_obj(w);
-        infq_jw_key(w, "type");
-        infq_jw_str(w, "Digits");
-        infq_jw_key(w, "individual_digits");
-        infq_jw_bool(w, true);
+        infq_jw_key_str(w, "type", "Digits");
+        infq_jw_key_bool(w, "individual_digits", true);
         infq_jw_end_obj(w);
     }
     if (p->split) {
         infq_jw_obj(w);
-        infq_jw_key(w, "type");
-        infq_jw_str(w, "Split");
+        infq_jw_key_str(w, "type", "Split");
         infq_jw_key(w, "pattern");
         infq_jw_obj(w);
-        infq_jw_key(w, "Regex");
-        infq_jw_str(w, p->split);
+        infq_jw_key_str(w, "Regex", p->split);
         infq_jw_end_obj(w);
-        infq_jw_key(w, "behavior");
-        infq_jw_str(w, "Isolated");
-        infq_jw_key(w, "invert");
-        infq_jw_bool(w, false);
+        infq_jw_key_str(w, "behavior", "Isolated");
+        infq_jw_key_bool(w, "invert", false);
         infq_jw_end_obj(w);
     }
     byte_level(w, !p->split);
@@ -411,19 +389,14 @@ static void added_tokens(infq_jw *w, const infq_gguf_value *tokens, const infq_g
         if (!types || !infq_gguf_number(types, i, &type) || (type != 3 && type != 4))
             continue;
         infq_jw_obj(w);
-        member_i64(w, "id", (int64_t)i);
+        infq_jw_key_i64(w, "id", (int64_t)i);
         infq_jw_key(w, "content");
         infq_jw_strn(w, s, (size_t)n);
-        infq_jw_key(w, "single_word");
-        infq_jw_bool(w, false);
-        infq_jw_key(w, "lstrip");
-        infq_jw_bool(w, false);
-        infq_jw_key(w, "rstrip");
-        infq_jw_bool(w, false);
-        infq_jw_key(w, "normalized");
-        infq_jw_bool(w, false);
-        infq_jw_key(w, "special");
-        infq_jw_bool(w, type == 3);
+        infq_jw_key_bool(w, "single_word", false);
+        infq_jw_key_bool(w, "lstrip", false);
+        infq_jw_key_bool(w, "rstrip", false);
+        infq_jw_key_bool(w, "normalized", false);
+        infq_jw_key_bool(w, "special", type == 3);
         infq_jw_end_obj(w);
     }
     infq_jw_end_arr(w);
@@ -437,15 +410,13 @@ static void model_part(infq_jw *w, const infq_gguf_value *tokens, const infq_ggu
 
     infq_buf_init(&key);
     infq_jw_obj(w);
-    infq_jw_key(w, "type");
-    infq_jw_str(w, "BPE");
+    infq_jw_key_str(w, "type", "BPE");
     infq_jw_key(w, "vocab");
     infq_jw_obj(w);
     for (uint64_t i = 0; i < tokens->n && infq_gguf_string(tokens, &pos, &s, &n); i++) {
         infq_buf_clear(&key);
         infq_buf_add(&key, s, (size_t)n);
-        infq_jw_key(w, key.data);
-        infq_jw_i64(w, (int64_t)i);
+        infq_jw_key_i64(w, key.data, (int64_t)i);
     }
     infq_jw_end_obj(w);
     infq_jw_key(w, "merges");
@@ -469,8 +440,7 @@ static infq_status put_tokenizer(import *im, const pretok *p, const infq_gguf_va
     infq_buf_init(&b);
     w = infq_jw_over(&b, 1);
     infq_jw_obj(&w);
-    infq_jw_key(&w, "version");
-    infq_jw_str(&w, "1.0");
+    infq_jw_key_str(&w, "version", "1.0");
     infq_jw_key(&w, "truncation");
     infq_jw_null(&w);
     infq_jw_key(&w, "padding");

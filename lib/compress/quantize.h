@@ -38,8 +38,8 @@ void infq_quantize_result_free(infq_quantize_result *r);
 
 /* infq.json: docs/format/infq-json.md. The same bytes for the same inputs: no times, no machine. */
 infq_status infq_receipt_write(const infq_plan *p, const infq_quantize_result *r, infq_buf *to, infq_err *err);
-/* config.json with quantization_config inserted at the end of the object, every other byte as it was. FORMAT when text is
- * no object or has such a member already. */
+/* config.json with quantization_config (JSON text) as its last member, every other byte as it was; on several lines when the
+ * text has several. FORMAT when text is no object or has such a member already. */
 infq_status infq_config_insert(const char *text, size_t n, const char *quantization_config, infq_buf *to, infq_err *err);
 
 #endif

@@ -536,26 +536,18 @@ infq_status infq_verify_run(const char *path, const infq_verify_options *o, cons
 void infq_verify_report_json(const infq_verify_report *r, infq_jw *to)
 {
     infq_jw_obj(to);
-    infq_jw_key(to, "passed");
-    infq_jw_bool(to, r->findings.n_fail == 0);
-    infq_jw_key(to, "compared_with_source");
-    infq_jw_bool(to, r->with_source);
-    infq_jw_key(to, "matrices");
-    infq_jw_i64(to, (int64_t)r->n_rows);
-    infq_jw_key(to, "largest_relative_error");
-    infq_jw_f64(to, r->worst);
-    infq_jw_key(to, "tensors_equal");
-    infq_jw_i64(to, (int64_t)r->n_copied);
-    infq_jw_key(to, "side_files_equal");
-    infq_jw_i64(to, (int64_t)r->n_side);
+    infq_jw_key_bool(to, "passed", r->findings.n_fail == 0);
+    infq_jw_key_bool(to, "compared_with_source", r->with_source);
+    infq_jw_key_i64(to, "matrices", (int64_t)r->n_rows);
+    infq_jw_key_f64(to, "largest_relative_error", r->worst);
+    infq_jw_key_i64(to, "tensors_equal", (int64_t)r->n_copied);
+    infq_jw_key_i64(to, "side_files_equal", (int64_t)r->n_side);
     infq_jw_key(to, "findings");
     infq_jw_arr(to);
     for (size_t i = 0; i < r->findings.n; i++) {
         infq_jw_obj(to);
-        infq_jw_key(to, "fails");
-        infq_jw_bool(to, r->findings.v[i].fail);
-        infq_jw_key(to, "text");
-        infq_jw_str(to, r->findings.v[i].text);
+        infq_jw_key_bool(to, "fails", r->findings.v[i].fail);
+        infq_jw_key_str(to, "text", r->findings.v[i].text);
         infq_jw_end_obj(to);
     }
     infq_jw_end_arr(to);

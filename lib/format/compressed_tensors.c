@@ -408,20 +408,14 @@ static void act_object(const infq_codec *c, infq_jw *to)
         return;
     }
     infq_jw_obj(to);
-    infq_jw_key(to, "num_bits");
-    infq_jw_i64(to, 8);
-    infq_jw_key(to, "type");
-    infq_jw_str(to, c->act == INFQ_ACT_I8_TOKEN ? "int" : "float");
-    infq_jw_key(to, "symmetric");
-    infq_jw_bool(to, true);
-    infq_jw_key(to, "strategy");
-    infq_jw_str(to, c->act == INFQ_ACT_E4M3_GROUP128 ? "group" : "token");
+    infq_jw_key_i64(to, "num_bits", 8);
+    infq_jw_key_str(to, "type", c->act == INFQ_ACT_I8_TOKEN ? "int" : "float");
+    infq_jw_key_bool(to, "symmetric", true);
+    infq_jw_key_str(to, "strategy", c->act == INFQ_ACT_E4M3_GROUP128 ? "group" : "token");
     if (c->act == INFQ_ACT_E4M3_GROUP128) {
-        infq_jw_key(to, "group_size");
-        infq_jw_i64(to, 128);
+        infq_jw_key_i64(to, "group_size", 128);
     }
-    infq_jw_key(to, "dynamic");
-    infq_jw_bool(to, true);
+    infq_jw_key_bool(to, "dynamic", true);
     infq_jw_end_obj(to);
 }
 
@@ -431,14 +425,10 @@ static void weights_object(const infq_codec *c, infq_jw *to)
     bool block = c->group_rows > 1;
 
     infq_jw_obj(to);
-    infq_jw_key(to, "num_bits");
-    infq_jw_i64(to, infq_elem_bits(c->elem));
-    infq_jw_key(to, "type");
-    infq_jw_str(to, c->elem == INFQ_ELEM_E4M3 ? "float" : "int");
-    infq_jw_key(to, "symmetric");
-    infq_jw_bool(to, c->zero == INFQ_ZERO_NONE);
-    infq_jw_key(to, "strategy");
-    infq_jw_str(to, block ? "block" : c->group_cols ? "group" : "channel");
+    infq_jw_key_i64(to, "num_bits", infq_elem_bits(c->elem));
+    infq_jw_key_str(to, "type", c->elem == INFQ_ELEM_E4M3 ? "float" : "int");
+    infq_jw_key_bool(to, "symmetric", c->zero == INFQ_ZERO_NONE);
+    infq_jw_key_str(to, "strategy", block ? "block" : c->group_cols ? "group" : "channel");
     if (block) {
         infq_jw_key(to, "block_structure");
         infq_jw_arr(to);
@@ -446,11 +436,9 @@ static void weights_object(const infq_codec *c, infq_jw *to)
         infq_jw_i64(to, c->group_cols);
         infq_jw_end_arr(to);
     } else if (c->group_cols) {
-        infq_jw_key(to, "group_size");
-        infq_jw_i64(to, c->group_cols);
+        infq_jw_key_i64(to, "group_size", c->group_cols);
     }
-    infq_jw_key(to, "dynamic");
-    infq_jw_bool(to, false);
+    infq_jw_key_bool(to, "dynamic", false);
     infq_jw_end_obj(to);
 }
 
@@ -485,8 +473,7 @@ static void group_object(const infq_written *w, size_t n, const infq_codec *c, b
     infq_jw_key(to, "output_activations");
     infq_jw_null(to);
     if (!only) {
-        infq_jw_key(to, "format");
-        infq_jw_str(to, format_name(c));
+        infq_jw_key_str(to, "format", format_name(c));
     }
     infq_jw_end_obj(to);
 }
@@ -516,12 +503,9 @@ static infq_status ct_config(const infq_written *w, size_t n, const infq_scheme 
     if (first == n)
         return infq_err_set(err, INFQ_E_UNSUPPORTED, "nothing is quantized, so there is no quantization_config to write");
     infq_jw_obj(to);
-    infq_jw_key(to, "quant_method");
-    infq_jw_str(to, "compressed-tensors");
-    infq_jw_key(to, "format");
-    infq_jw_str(to, only ? format_name(&w[first].codec) : "mixed-precision");
-    infq_jw_key(to, "quantization_status");
-    infq_jw_str(to, "compressed");
+    infq_jw_key_str(to, "quant_method", "compressed-tensors");
+    infq_jw_key_str(to, "format", only ? format_name(&w[first].codec) : "mixed-precision");
+    infq_jw_key_str(to, "quantization_status", "compressed");
     infq_jw_key(to, "config_groups");
     infq_jw_obj(to);
     for (size_t i = first, g = 0; i < n; i = next_codec(w, n, i + 1), g++) {

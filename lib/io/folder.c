@@ -427,14 +427,12 @@ static infq_status write_index(infq_folder *f, infq_err *err)
     infq_jw_obj(&w);
     infq_jw_key(&w, "metadata");
     infq_jw_obj(&w);
-    infq_jw_key(&w, "total_size");
-    infq_jw_i64(&w, (int64_t)total);
+    infq_jw_key_i64(&w, "total_size", (int64_t)total);
     infq_jw_end_obj(&w);
     infq_jw_key(&w, "weight_map");
     infq_jw_obj(&w);
     for (size_t i = 0; i < f->n; i++) {
-        infq_jw_key(&w, sorted[i]->t.name);
-        infq_jw_str(&w, f->shards[sorted[i]->shard].name);
+        infq_jw_key_str(&w, sorted[i]->t.name, f->shards[sorted[i]->shard].name);
     }
     infq_jw_end_obj(&w);
     infq_jw_end_obj(&w);

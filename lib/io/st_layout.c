@@ -133,19 +133,16 @@ static void write_json(infq_st_layout *l)
     infq_jw_obj(&w);
     infq_jw_key(&w, "__metadata__");
     infq_jw_obj(&w);
-    infq_jw_key(&w, "format");
-    infq_jw_str(&w, "pt");
+    infq_jw_key_str(&w, "format", "pt");
     for (size_t i = 0; i < l->n_meta; i += 2) {
-        infq_jw_key(&w, l->meta[i]);
-        infq_jw_str(&w, l->meta[i + 1]);
+        infq_jw_key_str(&w, l->meta[i], l->meta[i + 1]);
     }
     infq_jw_end_obj(&w);
     for (size_t i = 0; i < l->n; i++) {
         const infq_st_tensor *t = &l->tensors[i];
         infq_jw_key(&w, t->name);
         infq_jw_obj(&w);
-        infq_jw_key(&w, "dtype");
-        infq_jw_str(&w, infq_dtype_name(t->dtype));
+        infq_jw_key_str(&w, "dtype", infq_dtype_name(t->dtype));
         infq_jw_key(&w, "shape");
         infq_jw_arr(&w);
         for (int d = 0; d < t->n_dims; d++)

@@ -181,40 +181,32 @@ void infq_inspect_text(const infq_checkpoint *ck, const infq_inspect *in, bool t
     }
 }
 
-static void i64(infq_jw *w, const char *key, int64_t v)
-{
-    infq_jw_key(w, key);
-    infq_jw_i64(w, v);
-}
-
 static void config_json(infq_jw *w, const infq_inspect *in)
 {
     const infq_config *c = &in->config;
 
     infq_jw_key(w, "architecture");
     infq_jw_obj(w);
-    infq_jw_key(w, "model_type");
-    infq_jw_str(w, c->model_type);
-    i64(w, "layers", c->n_layers);
-    i64(w, "hidden", c->hidden);
-    i64(w, "heads", c->n_heads);
-    i64(w, "kv_heads", c->n_kv_heads);
-    i64(w, "head_dim", c->head_dim);
-    i64(w, "ffn", c->ffn);
-    i64(w, "vocab", c->vocab);
-    i64(w, "context", c->max_positions);
-    infq_jw_key(w, "tied");
-    infq_jw_bool(w, c->tied);
+    infq_jw_key_str(w, "model_type", c->model_type);
+    infq_jw_key_i64(w, "layers", c->n_layers);
+    infq_jw_key_i64(w, "hidden", c->hidden);
+    infq_jw_key_i64(w, "heads", c->n_heads);
+    infq_jw_key_i64(w, "kv_heads", c->n_kv_heads);
+    infq_jw_key_i64(w, "head_dim", c->head_dim);
+    infq_jw_key_i64(w, "ffn", c->ffn);
+    infq_jw_key_i64(w, "vocab", c->vocab);
+    infq_jw_key_i64(w, "context", c->max_positions);
+    infq_jw_key_bool(w, "tied", c->tied);
     infq_jw_end_obj(w);
     infq_jw_key(w, "memory");
     infq_jw_arr(w);
     for (int k = 0; k < INFQ_INSPECT_CONTEXTS; k++)
         for (int b = 0; b < INFQ_INSPECT_BATCHES; b++) {
             infq_jw_obj(w);
-            i64(w, "context", in->contexts[k]);
-            i64(w, "batch", in->batches[b]);
-            i64(w, "kv_bytes", (int64_t)in->kv_bytes[k][b]);
-            i64(w, "total_bytes", (int64_t)(in->kv_bytes[k][b] + in->tensor_bytes));
+            infq_jw_key_i64(w, "context", in->contexts[k]);
+            infq_jw_key_i64(w, "batch", in->batches[b]);
+            infq_jw_key_i64(w, "kv_bytes", (int64_t)in->kv_bytes[k][b]);
+            infq_jw_key_i64(w, "total_bytes", (int64_t)(in->kv_bytes[k][b] + in->tensor_bytes));
             infq_jw_end_obj(w);
         }
     infq_jw_end_arr(w);
@@ -225,24 +217,18 @@ void infq_inspect_json(const infq_checkpoint *ck, const infq_inspect *in, bool t
     infq_jw w = infq_jw_over(to, 0);
 
     infq_jw_obj(&w);
-    infq_jw_key(&w, "schema");
-    infq_jw_str(&w, "infq.inspect.v1");
-    infq_jw_key(&w, "model");
-    infq_jw_str(&w, infq_checkpoint_path(ck));
-    infq_jw_key(&w, "format");
-    infq_jw_str(&w, in->format);
-    i64(&w, "parameters", in->n_params);
-    i64(&w, "quantized_parameters", in->n_quantized_params);
-    i64(&w, "tensors", in->n_tensors);
-    i64(&w, "files", (int64_t)infq_checkpoint_shard_count(ck));
-    i64(&w, "tensor_bytes", (int64_t)in->tensor_bytes);
-    infq_jw_key(&w, "bits_per_weight");
-    infq_jw_f64(&w, in->bits_per_weight);
+    infq_jw_key_str(&w, "schema", "infq.inspect.v1");
+    infq_jw_key_str(&w, "model", infq_checkpoint_path(ck));
+    infq_jw_key_str(&w, "format", in->format);
+    infq_jw_key_i64(&w, "parameters", in->n_params);
+    infq_jw_key_i64(&w, "quantized_parameters", in->n_quantized_params);
+    infq_jw_key_i64(&w, "tensors", in->n_tensors);
+    infq_jw_key_i64(&w, "files", (int64_t)infq_checkpoint_shard_count(ck));
+    infq_jw_key_i64(&w, "tensor_bytes", (int64_t)in->tensor_bytes);
+    infq_jw_key_f64(&w, "bits_per_weight", in->bits_per_weight);
     if (in->n_quantized_params) {
-        infq_jw_key(&w, "bits_per_quantized_weight");
-        infq_jw_f64(&w, in->bits_per_quantized_weight);
-        infq_jw_key(&w, "codec");
-        infq_jw_str(&w, in->codec);
+        infq_jw_key_f64(&w, "bits_per_quantized_weight", in->bits_per_quantized_weight);
+        infq_jw_key_str(&w, "codec", in->codec);
     }
     infq_jw_key(&w, "dtypes");
     infq_jw_obj(&w);
@@ -250,18 +236,16 @@ void infq_inspect_json(const infq_checkpoint *ck, const infq_inspect *in, bool t
         if (in->dtype_tensors[d]) {
             infq_jw_key(&w, infq_dtype_name((infq_dtype)d));
             infq_jw_obj(&w);
-            i64(&w, "tensors", in->dtype_tensors[d]);
-            i64(&w, "bytes", (int64_t)in->dtype_bytes[d]);
+            infq_jw_key_i64(&w, "tensors", in->dtype_tensors[d]);
+            infq_jw_key_i64(&w, "bytes", (int64_t)in->dtype_bytes[d]);
             infq_jw_end_obj(&w);
         }
     infq_jw_end_obj(&w);
-    infq_jw_key(&w, "runnable");
-    infq_jw_bool(&w, in->runnable);
+    infq_jw_key_bool(&w, "runnable", in->runnable);
     if (in->runnable)
         config_json(&w, in);
     else if (in->has_config) {
-        infq_jw_key(&w, "not_runnable");
-        infq_jw_str(&w, in->not_runnable);
+        infq_jw_key_str(&w, "not_runnable", in->not_runnable);
     }
     if (tensors) {
         infq_jw_key(&w, "tensor_list");
@@ -269,16 +253,14 @@ void infq_inspect_json(const infq_checkpoint *ck, const infq_inspect *in, bool t
         for (size_t i = 0; i < infq_checkpoint_count(ck); i++) {
             const infq_ck_tensor *t = infq_checkpoint_get(ck, i);
             infq_jw_obj(&w);
-            infq_jw_key(&w, "name");
-            infq_jw_str(&w, t->name);
-            infq_jw_key(&w, "dtype");
-            infq_jw_str(&w, infq_dtype_name(t->dtype));
+            infq_jw_key_str(&w, "name", t->name);
+            infq_jw_key_str(&w, "dtype", infq_dtype_name(t->dtype));
             infq_jw_key(&w, "shape");
             infq_jw_arr(&w);
             for (int d = 0; d < t->n_dims; d++)
                 infq_jw_i64(&w, t->shape[d]);
             infq_jw_end_arr(&w);
-            i64(&w, "bytes", (int64_t)t->n_bytes);
+            infq_jw_key_i64(&w, "bytes", (int64_t)t->n_bytes);
             infq_jw_end_obj(&w);
         }
         infq_jw_end_arr(&w);
