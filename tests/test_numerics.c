@@ -4,7 +4,7 @@
 #include "lib/base/cpu.h"
 #include "lib/base/par.h"
 #include "lib/model/model.h"
-#include "tests/engine_model.h"
+#include "tests/tiny_model.h"
 
 static const infq_log quiet;
 
@@ -30,7 +30,7 @@ static opened open_one(const char *config, const char *backend, infq_backend *be
     infq_err err;
 
     tiny_make(&t, config, seed);
-    tiny_write(&t, dir);
+    tiny_save(&t, dir, TINY_F32);
     tiny_free(&t);
     ck_ok(infq_checkpoint_open(dir, &quiet, &o.ck, &err), err);
     if (!be)
