@@ -24,6 +24,7 @@ static const opt_row rows[] = {
     { "window", 0, OPT_I64, "N", "tokens of a window (2048, 512, the model's maximum; KL divergence: 512)", AT(window), 4, 1e7 },
     { "tokens", 0, OPT_I64, "N", "use the first N tokens of a text (all; KL divergence: 32768)", AT(tokens), 1, 1e12 },
     { "metrics", 0, OPT_LIST, "M[,M]", "kld: KL divergence of each further model from the first, on the texts given", AT(metrics), 0, 0 },
+    { "reference", 0, OPT_LIST, "FILE", "KL divergence of each model from what infeval reference stored of an original", AT(references), 0, 0 },
     { "limit", 0, OPT_I64, "N", "use the first N items of each task (all)", AT(limit), 1, 1e12 },
     { "bos", 0, OPT_STR, "RULE", "texts begin with BOS: model, always, never (model)", AT(bos), 0, 0 },
     { "batch", 0, OPT_I64, "N", "items a forward pass (by tokens); scores do not depend on it", AT(batch), 1, 4096 },
@@ -45,40 +46,6 @@ static const opt_spec spec = {
     "infeval gate ORIGINAL_ITEMS COMPRESSED_ITEMS decides on stored items.",
     rows, sizeof(rows) / sizeof(rows[0]), 1, EVAL_MAX_MODELS,
 };
-
-/* A model with all it stands on. */
-typedef struct {
-    infq_checkpoint *ck;
-    infq_model *model;
-    infq_tokenizer *tok;
-    char digest[65];
-} loaded;
-
-static void unload(loaded *l)
-{
-    infq_model_close(l->model);
-    infq_tokenizer_free(l->tok);
-    infq_checkpoint_close(l->ck);
-    memset(l, 0, sizeof(*l));
-}
-
-static infq_status load(const char *path, infq_backend *be, const infq_log *log, bool digest, loaded *l, infq_err *err)
-{
-    infq_model_options mo = infq_model_options_default();
-    infq_status st;
-
-    memset(l, 0, sizeof(*l));
-    st = infq_checkpoint_open(path, log, &l->ck, err);
-    if (!st)
-        st = infq_model_open(l->ck, be, &mo, &l->model, err);
-    if (!st)
-        st = infq_tokenizer_open(path, &l->tok, err);
-    if (!st && digest)
-        st = infq_checkpoint_digest(l->ck, log, l->digest, err);
-    if (st)
-        unload(l);
-    return st;
-}
 
 static bool is_file(const char *path)
 {
@@ -161,6 +128,18 @@ static infq_status add_tasks(eval_run *r, const opt_list *list, infq_buf *store,
     return 0;
 }
 
+static infq_status add_reference(eval_run *r, const char *path, infq_err *err)
+{
+    eval_text *t = &r->texts[r->n_texts];
+
+    if (r->n_texts == EVAL_MAX_TEXTS)
+        return infq_err_set(err, INFQ_E_USAGE, "more than %d texts", EVAL_MAX_TEXTS);
+    *t = (eval_text){ .spec = path, .path = path };
+    INFQ_TRY(infq_reference_open(path, &t->reference, err));
+    r->n_texts++;
+    return 0;
+}
+
 static infq_status wants_kld(const eval_options *o, bool *kld, infq_err *err)
 {
     *kld = false;
@@ -199,10 +178,12 @@ static infq_status read_inputs(eval_run *r, infq_buf *store, infq_err *err)
     INFQ_TRY(add_tasks(r, &o->tasks, store, kld, err));
     for (int i = 0; i < o->ppl.n; i++)
         INFQ_TRY(add_text(r, o->ppl.v[i], true, kld, err));
-    if (r->n_tasks == 0 && r->n_texts == 0)
-        return infq_err_set(err, INFQ_E_USAGE, "nothing to evaluate: give --tasks or --ppl");
     if (kld && r->n_texts == 0)
         return infq_err_set(err, INFQ_E_USAGE, "--metrics kld needs a text: --ppl FILE or --tasks FILE.txt");
+    for (int i = 0; i < o->references.n; i++)
+        INFQ_TRY(add_reference(r, o->references.v[i], err));
+    if (r->n_tasks == 0 && r->n_texts == 0)
+        return infq_err_set(err, INFQ_E_USAGE, "nothing to evaluate: give --tasks, --ppl or --reference");
     return 0;
 }
 
@@ -232,7 +213,7 @@ static infq_status items_path(const eval_run *r, int m, const char *task, char *
 }
 
 /* What the first item's input begins with: differences of templates and BOS show here. */
-static infq_status first_ids(const eval_run *r, const loaded *l, eval_task *t, infq_err *err)
+static infq_status first_ids(const eval_run *r, const eval_model *l, eval_task *t, infq_err *err)
 {
     const infq_request *q = &infq_task_get(t->task, 0)->requests[0];
     infq_ids ctx, cont;
@@ -253,7 +234,7 @@ static infq_status first_ids(const eval_run *r, const loaded *l, eval_task *t, i
     return st;
 }
 
-static infq_status score_one(eval_run *r, int m, const loaded *l, eval_task *t, const infq_log *log, infq_err *err)
+static infq_status score_one(eval_run *r, int m, const eval_model *l, eval_task *t, const infq_log *log, infq_err *err)
 {
     infq_score_options so = infq_score_options_default();
     infq_item_key key;
@@ -289,7 +270,7 @@ static infq_status score_one(eval_run *r, int m, const loaded *l, eval_task *t, 
     return st;
 }
 
-static infq_status text_ppl(eval_run *r, int m, const loaded *l, eval_text *t, const infq_log *log, infq_err *err)
+static infq_status text_ppl(eval_run *r, int m, const eval_model *l, eval_text *t, const infq_log *log, infq_err *err)
 {
     infq_ppl_options po = { .convention = r->convention, .window = r->o->window, .max_tokens = r->o->tokens, .bos = r->bos, .log = log };
     infq_corpus_form form = INFQ_CORPUS_PLAIN;
@@ -307,7 +288,7 @@ static infq_status text_ppl(eval_run *r, int m, const loaded *l, eval_text *t, c
     return m == 0 ? 0 : infq_ppl_ratio(&t->result[0], &t->result[m], &t->ln_ratio[m], &t->ln_ratio_se[m], &t->n_pairs, err);
 }
 
-static infq_status text_kld(const eval_run *r, int m, const loaded *base, const loaded *l, eval_text *t, const infq_log *log,
+static infq_status text_kld(const eval_run *r, int m, const eval_model *base, const eval_model *l, eval_text *t, const infq_log *log,
                             infq_err *err)
 {
     infq_kld_options ko = { .window = r->o->window, .max_tokens = r->o->tokens, .log = log };
@@ -321,7 +302,7 @@ static infq_status text_kld(const eval_run *r, int m, const loaded *base, const 
     return st ? infq_err_in(err, "%s", t->path) : 0;
 }
 
-static infq_status measure_model(eval_run *r, int m, const loaded *base, const loaded *l, const infq_log *log, infq_err *err)
+static infq_status measure_model(eval_run *r, int m, const eval_model *base, const eval_model *l, const infq_log *log, infq_err *err)
 {
     snprintf(r->tokenizer[m], sizeof(r->tokenizer[m]), "%s", infq_tokenizer_digest(l->tok));
     if (strcmp(r->tokenizer[m], r->tokenizer[0]) != 0)
@@ -333,30 +314,32 @@ static infq_status measure_model(eval_run *r, int m, const loaded *base, const l
             INFQ_TRY(text_ppl(r, m, l, &r->texts[i], log, err));
         if (r->texts[i].kld && m > 0)
             INFQ_TRY(text_kld(r, m, base, l, &r->texts[i], log, err));
+        if (r->texts[i].reference && infq_reference_measure(r->texts[i].reference, l->model, l->tok, log, &r->texts[i].distance[m], err))
+            return infq_err_in(err, "%s", r->texts[i].path);
     }
     return 0;
 }
 
 static infq_status measure(eval_run *r, infq_backend *be, const infq_log *log, infq_err *err)
 {
-    loaded base, other;
+    eval_model base, other;
     bool keep = false;
     infq_status st;
 
     for (int i = 0; i < r->n_texts; i++)
         keep = keep || r->texts[i].kld;
     memset(&other, 0, sizeof(other));
-    INFQ_TRY(load(r->paths[0], be, log, r->o->items != NULL, &base, err));
+    INFQ_TRY(eval_model_open(r->paths[0], be, log, r->o->items != NULL, &base, err));
     st = measure_model(r, 0, &base, &base, log, err);
     if (!keep)
-        unload(&base);
+        eval_model_close(&base);
     for (int m = 1; m < r->n_models && !st; m++) {
-        st = load(r->paths[m], be, log, r->o->items != NULL, &other, err);
+        st = eval_model_open(r->paths[m], be, log, r->o->items != NULL, &other, err);
         if (!st)
             st = measure_model(r, m, &base, &other, log, err);
-        unload(&other);
+        eval_model_close(&other);
     }
-    unload(&base);
+    eval_model_close(&base);
     return st;
 }
 
@@ -381,14 +364,10 @@ static void name_models(eval_run *r)
     for (int m = 0; m < r->n_models; m++) {
         char base[112];
         int same = 1;
-        snprintf(base, sizeof(base), "%s", infq_path_base(r->paths[m]));
-        for (char *end = base + strlen(base); end > base && end[-1] == '/'; end--)
-            end[-1] = '\0';
+        eval_model_name(r->paths[m], base, sizeof(base));
         for (int k = 0; k < m; k++) {
             char earlier[112];
-            snprintf(earlier, sizeof(earlier), "%s", infq_path_base(r->paths[k]));
-            for (char *end = earlier + strlen(earlier); end > earlier && end[-1] == '/'; end--)
-                end[-1] = '\0';
+            eval_model_name(r->paths[k], earlier, sizeof(earlier));
             same += strcmp(base, earlier) == 0;
         }
         if (same > 1)
@@ -405,9 +384,11 @@ static void run_free(eval_run *r, infq_buf *store)
         for (int m = 0; m < r->n_models; m++)
             infq_items_free(r->tasks[i].items[m]);
     }
-    for (int i = 0; i < r->n_texts; i++)
+    for (int i = 0; i < r->n_texts; i++) {
         for (int m = 0; m < r->n_models; m++)
             infq_ppl_result_free(&r->texts[i].result[m]);
+        infq_reference_close(r->texts[i].reference);
+    }
     for (size_t at = 0; at + sizeof(char *) <= store->n; at += sizeof(char *)) {
         char *part;
         memcpy(&part, store->data + at, sizeof(part));

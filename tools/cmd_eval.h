@@ -6,6 +6,7 @@
 #include "lib/eval/gate.h"
 #include "lib/eval/kld.h"
 #include "lib/eval/ppl.h"
+#include "lib/eval/reference.h"
 #include "tools/cmd.h"
 
 #define EVAL_NAME "infeval"
@@ -14,7 +15,7 @@
 #define EVAL_MAX_TEXTS 16
 
 typedef struct {
-    opt_list tasks, ppl, metrics;
+    opt_list tasks, ppl, metrics, references;
     const char *convention, *bos, *metric, *items, *backend;
     int64_t window, tokens, limit, batch, threads;
     double margin, alpha, power;
@@ -25,6 +26,7 @@ typedef struct {
 typedef struct {
     const char *spec, *path;
     bool wikitext, ppl, kld;
+    infq_reference *reference;      /* a stored original: every model is compared with it */
     infq_ppl_result result[EVAL_MAX_MODELS];
     double ln_ratio[EVAL_MAX_MODELS], ln_ratio_se[EVAL_MAX_MODELS]; /* against model 0 */
     int64_t n_pairs;
@@ -54,6 +56,18 @@ typedef struct {
     char settings[192];
 } eval_run;
 
+/* A model with all it stands on (cmd_eval_model.c). */
+typedef struct {
+    infq_checkpoint *ck;
+    infq_model *model;
+    infq_tokenizer *tok;
+    char digest[65];        /* "" unless asked for */
+} eval_model;
+infq_status eval_model_open(const char *path, infq_backend *be, const infq_log *log, bool digest, eval_model *out, infq_err *err);
+void eval_model_close(eval_model *l);
+/* Last part of a path without trailing slashes. */
+void eval_model_name(const char *path, char *out, size_t cap);
+
 /* cmd_eval_report.c */
 infq_status eval_report_text(const eval_run *r, infq_buf *to, infq_err *err);
 infq_status eval_report_json(const eval_run *r, infq_buf *to, infq_err *err);
@@ -66,5 +80,8 @@ void eval_suite_json(const infq_gate_suite *s, const infq_gate_options *o, infq_
 
 /* cmd_eval_gate.c */
 int cmd_eval_gate(int argc, char **argv);
+
+/* cmd_eval_reference.c */
+int cmd_eval_reference(int argc, char **argv);
 
 #endif

@@ -124,24 +124,15 @@ static void ppl_text(const eval_run *r, const eval_text *t, infq_buf *to)
     infq_buf_char(to, '\n');
 }
 
-static void kld_half_text(const char *what, const infq_kld_summary *s, infq_buf *to)
-{
-    infq_buf_fmt(to, "  %s: %lld positions\n", what, (long long)s->n);
-    infq_buf_fmt(to, "    KL divergence %.6f (%.6f), median %.6f, p90 %.6f, p95 %.6f, p99 %.6f, p99.9 %.6f, largest %.6f\n",
-                 s->kld_mean, s->kld_se, s->kld_median, s->kld_p90, s->kld_p95, s->kld_p99, s->kld_p999, s->kld_max);
-    infq_buf_fmt(to, "    same top token %.3f %% (%.3f), change of the true token's probability: mean %+.3f %%, rms %.3f %% (%.3f)\n",
-                 100 * s->same_top, 100 * s->same_top_se, 100 * s->dp_mean, 100 * s->dp_rms, 100 * s->dp_rms_se);
-    infq_buf_fmt(to, "    perplexity %.4f and %.4f, ln ratio %+.6f (%.6f)\n", s->ppl_p, s->ppl_q, s->ln_ratio, s->ln_ratio_se);
-}
-
 static void kld_text(const eval_run *r, const eval_text *t, infq_buf *to)
 {
-    for (int m = 1; m < r->n_models; m++) {
+    const infq_reference_info *f = t->reference ? infq_reference_info_get(t->reference) : NULL;
+
+    for (int m = f ? 0 : 1; m < r->n_models; m++) {
         const infq_kld_result *k = &t->distance[m];
-        infq_buf_fmt(to, "KL divergence of %s from %s on %s: %lld windows of %lld tokens\n", r->names[m], r->names[0], t->path,
-                     (long long)k->n_windows, (long long)k->window);
-        kld_half_text("all positions", &k->all, to);
-        kld_half_text("second half of each window", &k->half, to);
+        infq_buf_fmt(to, "KL divergence of %s from %s on %s: %lld windows of %lld tokens\n", r->names[m], f ? f->model : r->names[0],
+                     f ? f->text : t->path, (long long)k->n_windows, (long long)k->window);
+        infq_kld_text(k, to);
         infq_buf_char(to, '\n');
     }
 }
@@ -153,7 +144,7 @@ infq_status eval_report_text(const eval_run *r, infq_buf *to, infq_err *err)
     for (int i = 0; i < r->n_texts; i++) {
         if (r->texts[i].ppl)
             ppl_text(r, &r->texts[i], to);
-        if (r->texts[i].kld)
+        if (r->texts[i].kld || r->texts[i].reference)
             kld_text(r, &r->texts[i], to);
     }
     if (r->n_tasks > 0 && r->n_models > 1)
@@ -306,47 +297,29 @@ static void ppl_json(const eval_run *r, const eval_text *t, infq_jw *w)
     infq_jw_end_obj(w);
 }
 
-static void kld_summary_json(const char *key, const infq_kld_summary *s, infq_jw *w)
-{
-    infq_jw_key(w, key);
-    infq_jw_obj(w);
-    count(w, "positions", s->n);
-    number(w, "kld_mean", s->kld_mean);
-    number(w, "kld_stderr", s->kld_se);
-    number(w, "kld_median", s->kld_median);
-    number(w, "kld_p90", s->kld_p90);
-    number(w, "kld_p95", s->kld_p95);
-    number(w, "kld_p99", s->kld_p99);
-    number(w, "kld_p999", s->kld_p999);
-    number(w, "kld_max", s->kld_max);
-    number(w, "same_top", s->same_top);
-    number(w, "same_top_stderr", s->same_top_se);
-    number(w, "delta_p_mean", s->dp_mean);
-    number(w, "delta_p_rms", s->dp_rms);
-    number(w, "delta_p_rms_stderr", s->dp_rms_se);
-    number(w, "ppl_first", s->ppl_p);
-    number(w, "ppl_second", s->ppl_q);
-    number(w, "ln_ratio", s->ln_ratio);
-    number(w, "ln_ratio_stderr", s->ln_ratio_se);
-    infq_jw_end_obj(w);
-}
-
 static void text_json(const eval_run *r, const eval_text *t, infq_jw *w)
 {
     infq_jw_obj(w);
     text(w, "file", t->path);
     if (t->ppl)
         ppl_json(r, t, w);
-    if (t->kld) {
+    if (t->reference) {
+        infq_jw_key(w, "reference");
+        infq_jw_obj(w);
+        text(w, "model", infq_reference_info_get(t->reference)->model);
+        text(w, "model_digest", infq_reference_info_get(t->reference)->model_digest);
+        text(w, "text", infq_reference_info_get(t->reference)->text);
+        text(w, "ids_digest", infq_reference_info_get(t->reference)->ids_digest);
+        count(w, "top", infq_reference_info_get(t->reference)->top);
+        infq_jw_end_obj(w);
+    }
+    if (t->kld || t->reference) {
         infq_jw_key(w, "distance");
         infq_jw_arr(w);
-        for (int m = 1; m < r->n_models; m++) {
+        for (int m = t->reference ? 0 : 1; m < r->n_models; m++) {
             infq_jw_obj(w);
             text(w, "model", r->names[m]);
-            count(w, "window", t->distance[m].window);
-            count(w, "windows", t->distance[m].n_windows);
-            kld_summary_json("all", &t->distance[m].all, w);
-            kld_summary_json("half", &t->distance[m].half, w);
+            infq_kld_json(&t->distance[m], w);
             infq_jw_end_obj(w);
         }
         infq_jw_end_arr(w);

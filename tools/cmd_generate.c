@@ -119,7 +119,7 @@ static infq_status open_all(session *s, const char *path, const options *o, cons
 
 static infq_status next_token(session *s, const infq_sample_options *so, infq_rng *rng, int32_t *id, infq_err *err)
 {
-    infq_forward_options fo = { false, NULL, NULL };
+    infq_forward_options fo = { .invariant = false };
     size_t done = (size_t)infq_seq_len(s->seq);
     infq_segment seg = { s->seq, s->ids.data + done, (int64_t)(s->ids.n - done), 1 };
     int64_t bad;
