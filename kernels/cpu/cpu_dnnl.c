@@ -20,6 +20,18 @@ bool infq_dnnl_f32(int64_t n_m, int64_t n_n, int64_t n_k, const float *x, const 
     return st == dnnl_success;
 }
 
+bool infq_dnnl_f32_tn(int64_t n_m, int64_t n_n, int64_t n_k, const float *a, int64_t lda, const float *b, int64_t ldb,
+                      float *y, int64_t ldy)
+{
+    int n_threads = infq_par_threads();
+    dnnl_status_t st;
+
+    infq_par_threads_set(1);
+    st = dnnl_sgemm('T', 'N', n_m, n_n, n_k, 1.0f, a, lda, b, ldb, 0.0f, y, ldy);
+    infq_par_threads_set(n_threads);
+    return st == dnnl_success;
+}
+
 bool infq_dnnl_i8(int64_t n_m, int64_t n_n, int64_t n_k, const int8_t *x, const int8_t *w,
                   int64_t ldw, int32_t *y)
 {

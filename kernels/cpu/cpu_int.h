@@ -150,6 +150,9 @@ infq_status infq_cpu_threads_need(infq_cpu_state *s, size_t n_bytes, uint8_t **b
  * false: refused. The int8 product is exact; it needs a machine with VNNI. */
 bool infq_dnnl_f32(int64_t n_m, int64_t n_n, int64_t n_k, const float *x, const float *w, float *y,
                    int64_t ldy);
+/* y = a^T b: a [n_k][n_m] with row stride lda, b [n_k][n_n]. */
+bool infq_dnnl_f32_tn(int64_t n_m, int64_t n_n, int64_t n_k, const float *a, int64_t lda, const float *b, int64_t ldb,
+                      float *y, int64_t ldy);
 bool infq_dnnl_i8(int64_t n_m, int64_t n_n, int64_t n_k, const int8_t *x, const int8_t *w,
                   int64_t ldw, int32_t *y);
 

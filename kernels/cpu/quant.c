@@ -60,6 +60,7 @@ infq_status infq_quant_job_init(const infq_quant_spec *s, int64_t n_rows, quant_
     // Measured on SmolLM2: 8-bit integers gain nothing from a smaller range; the symmetric limits leave room for the
     // rounding of BF16 scales inside 0.7 .. 15/14 of the plain scale.
     job->search = s->range == INFQ_RANGE_SEARCH && job->group_rows == 1 && (c->elem == INFQ_ELEM_U4 || job->fp8);
+    job->given = s->range == INFQ_RANGE_GIVEN;
     job->f_lo = 0.705f;
     job->f_hi = job->fp8 || job->asym ? 1.015f : 1.085f;
     job->n_groups = (s->n_cols + job->group_cols - 1) / job->group_cols;
@@ -70,7 +71,7 @@ infq_status infq_quant_job_init(const infq_quant_spec *s, int64_t n_rows, quant_
 
 static bool by_lane(const quant_job *job)
 {
-    return job->group_rows == 1 && (job->search || job->asym);
+    return !job->given && job->group_rows == 1 && (job->search || job->asym);
 }
 
 // Floats of transposed groups (values and importances) and bytes of codes, both multiples of 64 bytes.

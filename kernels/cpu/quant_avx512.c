@@ -1,3 +1,6 @@
 #include "kernels/cpu/quant_kernel.inc"
 
+#include "kernels/cpu/feedback.inc"
+
 const quant_ops infq_quant_avx512 = { quant_rows, convert_to_f32, convert_from_f32 };
+const feedback_ops infq_feedback_avx512 = { feedback_panel, cholesky_update, cholesky_solve };

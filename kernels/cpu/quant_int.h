@@ -27,7 +27,7 @@ typedef struct {
     int64_t n_rows, n_cols, n_groups; /* groups a row */
     int32_t group_rows, group_cols;   /* never 0 */
     size_t row_bytes, scale_bytes;
-    bool fp8, asym, search;
+    bool fp8, asym, search, given; /* given: ranges are there already */
     float lo, hi, offset;         /* codes relative to the zero point, and what is added to store them */
     float denom;                  /* scale = largest magnitude (range, if asym) / denom */
     float f_lo, f_hi;

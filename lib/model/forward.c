@@ -415,6 +415,87 @@ infq_status infq_model_forward(infq_model *m, const infq_segment *segs, int64_t 
     return b.st;
 }
 
+// Rows [done, done + n) of one sequence that starts at position 0, as the chunk of a batch.
+static void one_piece(chunk *k, infq_seq *s, int64_t done, int64_t n)
+{
+    infq_model *m = k->m;
+
+    k->n = n;
+    k->n_pieces = 1;
+    m->piece[0] = (infq_piece){ .seq = s, .n = n, .pos0 = done };
+    for (int64_t t = 0; t < n; t++)
+        m->host_positions[t] = (int32_t)(done + t);
+}
+
+infq_status infq_model_embed(infq_model *m, const int32_t *tokens, int64_t n_tokens, float *x, infq_err *err)
+{
+    infq_forward_options o = { 0 };
+    chunk k = { .m = m, .o = &o };
+
+    for (int64_t t = 0; t < n_tokens; t++)
+        if (tokens[t] < 0 || tokens[t] >= m->c.vocab)
+            return infq_err_set(err, INFQ_E_NUMERIC, "token id %d is outside the vocabulary of %lld", (int)tokens[t],
+                                (long long)m->c.vocab);
+    INFQ_TRY(reserve_work(m, n_tokens < INFQ_CHUNK ? n_tokens : INFQ_CHUNK, err));
+    for (int64_t at = 0; at < n_tokens; at += k.n) {
+        one_piece(&k, NULL, at, n_tokens - at < INFQ_CHUNK ? n_tokens - at : INFQ_CHUNK);
+        memcpy(m->host_ids, tokens + at, (size_t)k.n * sizeof(int32_t));
+        INFQ_TRY(embed(&k, err));
+        INFQ_TRY(m->be->ops.download(m->be->state, x + at * m->c.hidden, m->work.x,
+                                     (size_t)(k.n * m->c.hidden) * sizeof(float), err));
+    }
+    return INFQ_E_OK;
+}
+
+// A block of one sequence as the team of threads sees it.
+typedef struct {
+    chunk k;
+    int64_t layer, n_tokens;
+    infq_seq *scratch;
+    float *x;
+    infq_err *err;
+    infq_status st;
+} block_call;
+
+static infq_status run_block(block_call *b)
+{
+    infq_model *m = b->k.m;
+    const infq_backend_ops *ops = &m->be->ops;
+    int64_t H = m->c.hidden;
+
+    for (int64_t at = 0; at < b->n_tokens; at += b->k.n) {
+        one_piece(&b->k, b->scratch, at, b->n_tokens - at < INFQ_CHUNK ? b->n_tokens - at : INFQ_CHUNK);
+        size_t n_bytes = (size_t)(b->k.n * H) * sizeof(float);
+        INFQ_TRY(ops->upload(m->be->state, m->work.positions, m->host_positions, (size_t)b->k.n * sizeof(int32_t), b->err));
+        INFQ_TRY(ops->upload(m->be->state, m->work.x, b->x + at * H, n_bytes, b->err));
+        INFQ_TRY(block(&b->k, b->layer, b->err));
+        INFQ_TRY(ops->download(m->be->state, b->x + at * H, m->work.x, n_bytes, b->err));
+    }
+    return INFQ_E_OK;
+}
+
+static void block_in_team(void *ctx)
+{
+    block_call *b = ctx;
+
+    b->st = run_block(b);
+}
+
+infq_status infq_model_block(infq_model *m, int64_t layer, infq_seq *scratch, float *x, int64_t n_tokens,
+                             const infq_forward_options *o, infq_err *err)
+{
+    block_call b = { .k = { .m = m, .o = o }, .layer = layer, .n_tokens = n_tokens, .scratch = scratch, .x = x, .err = err };
+
+    if (n_tokens > m->max_context)
+        return infq_err_set(err, INFQ_E_UNSUPPORTED, "%lld tokens exceed the context of %lld", (long long)n_tokens,
+                            (long long)m->max_context);
+    INFQ_TRY(infq_seq_reserve(scratch, n_tokens, err));
+    INFQ_TRY(reserve_work(m, n_tokens < INFQ_CHUNK ? n_tokens : INFQ_CHUNK, err));
+    INFQ_TRY(reserve_rope(m, n_tokens, err));
+    infq_par_team(block_in_team, &b);
+    return b.st;
+}
+
 infq_status infq_model_logits(infq_model *m, const float *hidden, int64_t n_rows, bool invariant, float *logits,
                               infq_err *err)
 {

@@ -75,6 +75,13 @@ infq_status infq_model_same_parts(const infq_model *a, const infq_model *b, infq
  * with who opened it: exchange back before either model is closed. */
 void infq_model_swap(infq_model *a, infq_model *b, int64_t i);
 
+/* Where a block's linear layers read: q, k and v share one input, gate and up another. */
+typedef enum { INFQ_SITE_ATTN, INFQ_SITE_O, INFQ_SITE_MLP, INFQ_SITE_DOWN, INFQ_SITE_COUNT } infq_site;
+/* Site of a role; INFQ_SITE_COUNT for matrices outside the blocks. */
+infq_site infq_site_of(infq_role r);
+const char *infq_site_name(infq_site s);                       /* "attention", "o", "mlp", "down" */
+int64_t infq_site_width(const infq_config *c, infq_site s);    /* columns */
+
 /* Stage hook: called with the residual stream after the embedding (stage 0), after each block (1..n_layers) and after the final norm
  * (n_layers + 1); x: [n_tokens][hidden] of all segments in order. A batch of more than 512 tokens is run in parts: then each
  * stage is called once a part, with the tokens of that part. */
@@ -98,6 +105,15 @@ typedef struct {
  * sequence has become longer. */
 infq_status infq_model_forward(infq_model *m, const infq_segment *segs, int64_t n_segs, const infq_forward_options *o,
                                float *hidden, infq_err *err);
+/* Residual stream x [n_tokens][hidden] behind the embedding, for a sequence from position 0. */
+infq_status infq_model_embed(infq_model *m, const int32_t *tokens, int64_t n_tokens, float *x, infq_err *err);
+/* Block `layer` on rows x [n_tokens][hidden] of one sequence from position 0, in place. scratch: any empty sequence of the model, empty
+ * afterwards. Running all blocks in order gives what infq_model_forward gives, without holding more than one layer's state. */
+infq_status infq_model_block(infq_model *m, int64_t layer, infq_seq *scratch, float *x, int64_t n_tokens,
+                             const infq_forward_options *o, infq_err *err);
+/* Replaces a block's matrix by another of the same shape; w's views must outlive the model or the next replacement.
+ * NOT_FOUND when the architecture has no matrix of that role. */
+infq_status infq_model_set_weight(infq_model *m, int64_t layer, infq_role role, const infq_weight *w, infq_err *err);
 /* logits [n_rows][vocab] of hidden rows. */
 infq_status infq_model_logits(infq_model *m, const float *hidden, int64_t n_rows, bool invariant, float *logits, infq_err *err);
 
