@@ -695,6 +695,60 @@ START_TEST(results_do_not_depend_on_the_number_of_threads)
 }
 END_TEST
 
+// Stage hook that keeps the residual stream before the final norm.
+typedef struct {
+    int64_t n_layers, at;
+    float *x;
+} last_stage;
+
+static void keep_last(void *ctx, int stage, const float *x, int64_t n_tokens, int64_t hidden)
+{
+    last_stage *k = ctx;
+
+    if (stage != k->n_layers)
+        return;
+    memcpy(k->x + k->at, x, (size_t)(n_tokens * hidden) * sizeof(float));
+    k->at += n_tokens * hidden;
+}
+
+START_TEST(blocks_in_order_give_the_whole_pass)
+{
+    enum { N = 700 }; // more than a chunk, so that later tokens see keys of an earlier one
+    opened o;
+    int32_t *ids = infq_mem_alloc(N * sizeof(*ids));
+    infq_forward_options fo = { .invariant = true };
+    last_stage keep = { 0 };
+    infq_seq *s;
+    infq_err err;
+    float *x;
+    int64_t H, n = N;
+
+    if (!set_backend(_i % N_BACKENDS))
+        return;
+    o = open_tiny(_i / N_BACKENDS, backends[_i % N_BACKENDS].name);
+    H = infq_model_config(o.m)->hidden;
+    n = infq_model_config(o.m)->max_positions < N ? infq_model_config(o.m)->max_positions : N;
+    fill_tokens(ids, n, 8);
+    x = infq_mem_alloc((size_t)(n * H) * sizeof(float));
+    keep = (last_stage){ infq_model_config(o.m)->n_layers, 0, infq_mem_alloc((size_t)(n * H) * sizeof(float)) };
+    s = new_seq(&o);
+    ck_ok(infq_model_embed(o.m, ids, n, x, &err), err);
+    for (int64_t l = 0; l < keep.n_layers; l++)
+        ck_ok(infq_model_block(o.m, l, s, x, n, &fo, &err), err);
+    ck_assert_int_eq(infq_seq_len(s), 0);
+    fo.on_stage = keep_last;
+    fo.ctx = &keep;
+    ck_ok(infq_model_forward(o.m, &(infq_segment){ s, ids, n, 0 }, 1, &fo, NULL, &err), err);
+    ck_assert_int_eq(keep.at, n * H);
+    ck_assert_mem_eq(keep.x, x, (size_t)(n * H) * sizeof(float));
+    infq_seq_free(s);
+    infq_mem_free(x);
+    infq_mem_free(ids);
+    infq_mem_free(keep.x);
+    close_all(&o);
+}
+END_TEST
+
 // One token at a time with the fast path (not invariant) against the prompt at once.
 START_TEST(decoding_token_by_token_stays_within_the_bound_of_the_prompt_path)
 {
@@ -890,6 +944,7 @@ int main(void)
     tcase_add_loop_test(t, text_given_in_parts_equals_the_whole_bit_by_bit, 0, N_TINY * N_BACKENDS);
     tcase_add_loop_test(t, forks_and_truncations_equal_the_whole_bit_by_bit, 0, N_TINY * N_BACKENDS);
     tcase_add_loop_test(t, results_do_not_depend_on_the_number_of_threads, 0, N_TINY * N_BACKENDS);
+    tcase_add_loop_test(t, blocks_in_order_give_the_whole_pass, 0, N_TINY * N_BACKENDS);
     tcase_add_loop_test(t, decoding_token_by_token_stays_within_the_bound_of_the_prompt_path, 0, N_TINY * N_BACKENDS);
     suite_add_tcase(s, t);
     t = tcase_create("errors");
