@@ -98,16 +98,6 @@ static void same_file(const char *a, const char *b)
     infq_buf_deinit(&y);
 }
 
-static const char *in_dir(const char *dir, const char *name)
-{
-    static char path[8][512];
-    static int at;
-
-    at = (at + 1) % 8;
-    snprintf(path[at], sizeof(path[at]), "%s/%s", dir, name);
-    return path[at];
-}
-
 START_TEST(bf16_to_f32_and_back_gives_the_same_values)
 {
     const char *d = test_tmpdir();
@@ -116,24 +106,24 @@ START_TEST(bf16_to_f32_and_back_gives_the_same_values)
     infq_err err;
     infq_buf b;
 
-    make_model(in_dir(d, "a"), false, special, 4);
-    ck_ok(convert(in_dir(d, "a"), in_dir(d, "f32"), "f32", 0, &r, &err), err);
+    make_model(test_in(d, "a"), false, special, 4);
+    ck_ok(convert(test_in(d, "a"), test_in(d, "f32"), "f32", 0, &r, &err), err);
     ck_assert_int_eq(r.n_cast, 2);
-    ck_ok(convert(in_dir(d, "f32"), in_dir(d, "bf16"), "bf16", 0, &r, &err), err);
+    ck_ok(convert(test_in(d, "f32"), test_in(d, "bf16"), "bf16", 0, &r, &err), err);
     for (int k = 0; k < 2; k++) {
         const char *name = k ? "model.layers.0.mlp.up_proj.weight" : "model.layers.0.mlp.gate_proj.weight";
         int64_t n, m;
         infq_dtype t, u;
-        float *x = values(in_dir(d, "a"), name, &n, &t), *y = values(in_dir(d, "bf16"), name, &m, &u);
+        float *x = values(test_in(d, "a"), name, &n, &t), *y = values(test_in(d, "bf16"), name, &m, &u);
         ck_assert_int_eq(u, INFQ_DTYPE_BF16);
         ck_assert_int_eq(n, m);
         ck_assert_int_eq(memcmp(x, y, (size_t)n * sizeof(float)), 0);
         infq_mem_free(x);
         infq_mem_free(y);
     }
-    same_file(in_dir(d, "a/notes.txt"), in_dir(d, "f32/notes.txt"));
+    same_file(test_in(d, "a/notes.txt"), test_in(d, "f32/notes.txt"));
     infq_buf_init(&b);
-    ck_ok(infq_file_read(in_dir(d, "f32/config.json"), 1000, &b, &err), err);
+    ck_ok(infq_file_read(test_in(d, "f32/config.json"), 1000, &b, &err), err);
     ck_assert_str_eq(b.data, "{\n  \"model_type\": \"none\",\n  \"torch_dtype\": \"float32\",\n  \"odd\": [1]\n}\n");
     infq_buf_deinit(&b);
 }
@@ -149,11 +139,11 @@ START_TEST(shards_hold_the_same_tensors_and_metadata)
     const char *key, *value;
     bool origin = false;
 
-    make_model(in_dir(d, "a"), false, special, 2);
-    ck_ok(convert(in_dir(d, "a"), in_dir(d, "s"), NULL, 13000, &r, &err), err);
+    make_model(test_in(d, "a"), false, special, 2);
+    ck_ok(convert(test_in(d, "a"), test_in(d, "s"), NULL, 13000, &r, &err), err);
     ck_assert_uint_ge(r.n_shards, 2);
-    ck_assert(infq_path_exists(in_dir(d, "s/model.safetensors.index.json")));
-    ck_ok(infq_checkpoint_open(in_dir(d, "s"), &quiet, &ck, &err), err);
+    ck_assert(infq_path_exists(test_in(d, "s/model.safetensors.index.json")));
+    ck_ok(infq_checkpoint_open(test_in(d, "s"), &quiet, &ck, &err), err);
     ck_assert_uint_eq(infq_checkpoint_count(ck), 4);
     for (size_t i = 0; i < infq_checkpoint_meta_count(ck); i++) {
         infq_checkpoint_meta_get(ck, i, &key, &value);
@@ -162,8 +152,8 @@ START_TEST(shards_hold_the_same_tensors_and_metadata)
     ck_assert(origin);
     infq_checkpoint_close(ck);
     // And back to one file: equal to the first, byte for byte, because the writer's order is fixed.
-    ck_ok(convert(in_dir(d, "s"), in_dir(d, "one"), NULL, 0, &r, &err), err);
-    same_file(in_dir(d, "a/model.safetensors"), in_dir(d, "one/model.safetensors"));
+    ck_ok(convert(test_in(d, "s"), test_in(d, "one"), NULL, 0, &r, &err), err);
+    same_file(test_in(d, "a/model.safetensors"), test_in(d, "one/model.safetensors"));
 }
 END_TEST
 
@@ -179,9 +169,9 @@ START_TEST(fp8_saturates_finite_values_and_refuses_others)
     int64_t n;
     float *x;
 
-    make_model(in_dir(d, "a.safetensors"), true, ok, 6);
-    ck_ok(convert(in_dir(d, "a.safetensors"), in_dir(d, "o.safetensors"), "f8_e4m3", 0, &r, &err), err);
-    x = values(in_dir(d, "o.safetensors"), "x", &n, &t);
+    make_model(test_in(d, "a.safetensors"), true, ok, 6);
+    ck_ok(convert(test_in(d, "a.safetensors"), test_in(d, "o.safetensors"), "f8_e4m3", 0, &r, &err), err);
+    x = values(test_in(d, "o.safetensors"), "x", &n, &t);
     ck_assert_int_eq(t, INFQ_DTYPE_F8_E4M3);
     for (int i = 0; i < 6; i++)
         ck_assert_msg(x[i] == want[i] && signbit(x[i]) == signbit(want[i]), "%d: %g, not %g", i, x[i], want[i]);
@@ -190,10 +180,10 @@ START_TEST(fp8_saturates_finite_values_and_refuses_others)
         char in[16], out[20];
         snprintf(in, sizeof(in), "b%d.safetensors", k);
         snprintf(out, sizeof(out), "c%d.safetensors", k);
-        make_model(in_dir(d, in), true, bad[k], 2);
-        ck_assert_int_eq(convert(in_dir(d, in), in_dir(d, out), "f8_e4m3", 0, &r, &err), INFQ_E_NUMERIC);
+        make_model(test_in(d, in), true, bad[k], 2);
+        ck_assert_int_eq(convert(test_in(d, in), test_in(d, out), "f8_e4m3", 0, &r, &err), INFQ_E_NUMERIC);
         ck_assert_ptr_nonnull(strstr(err.msg, "x: element "));
-        ck_assert(!infq_path_exists(in_dir(d, out)));
+        ck_assert(!infq_path_exists(test_in(d, out)));
     }
 }
 END_TEST
@@ -205,10 +195,10 @@ START_TEST(f16_refuses_what_it_cannot_hold)
     infq_convert_report r;
     infq_err err;
 
-    make_model(in_dir(d, "a.safetensors"), true, edge, 2);
-    ck_ok(convert(in_dir(d, "a.safetensors"), in_dir(d, "o.safetensors"), "f16", 0, &r, &err), err);
-    make_model(in_dir(d, "b.safetensors"), true, over, 2);
-    ck_assert_int_eq(convert(in_dir(d, "b.safetensors"), in_dir(d, "p.safetensors"), "f16", 0, &r, &err), INFQ_E_NUMERIC);
+    make_model(test_in(d, "a.safetensors"), true, edge, 2);
+    ck_ok(convert(test_in(d, "a.safetensors"), test_in(d, "o.safetensors"), "f16", 0, &r, &err), err);
+    make_model(test_in(d, "b.safetensors"), true, over, 2);
+    ck_assert_int_eq(convert(test_in(d, "b.safetensors"), test_in(d, "p.safetensors"), "f16", 0, &r, &err), INFQ_E_NUMERIC);
     ck_assert_str_eq(err.msg, "x: element 1 is 65520, beyond the range of F16");
 }
 END_TEST
@@ -223,7 +213,7 @@ START_TEST(gguf_import_equals_the_transformers_folder)
 
     TEST_NEEDS_SHARED();
     memset(&o, 0, sizeof(o));
-    o.out_path = in_dir(d, "s");
+    o.out_path = test_in(d, "s");
     o.cast = true;
     o.dtype = INFQ_DTYPE_F32;
     ck_ok(infq_convert_gguf(test_shared_path("data/model-stories260k/gguf/stories260K-f32.gguf"), &o, &quiet, &r, &err), err);
@@ -314,16 +304,16 @@ START_TEST(gguf_import_refuses_what_it_would_get_wrong)
     const char *d = test_tmpdir();
 
     for (size_t i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
-        infq_convert_options o = { .out_path = in_dir(d, "out"), .force = true };
+        infq_convert_options o = { .out_path = test_in(d, "out"), .force = true };
         infq_convert_report r;
         infq_err err = { 0 };
         infq_status st;
-        make_gguf(in_dir(d, "m.gguf"), t[i].tensor, t[i].key, t[i].text);
-        st = infq_convert_gguf(in_dir(d, "m.gguf"), &o, &quiet, &r, &err);
+        make_gguf(test_in(d, "m.gguf"), t[i].tensor, t[i].key, t[i].text);
+        st = infq_convert_gguf(test_in(d, "m.gguf"), &o, &quiet, &r, &err);
         ck_assert_msg(st == (t[i].says ? INFQ_E_UNSUPPORTED : INFQ_E_OK), "%d: status %d: %s", (int)i, (int)st, err.msg);
         if (t[i].says) {
             ck_assert_msg(strstr(err.msg, t[i].says) != NULL, "%s", err.msg);
-            ck_assert(!infq_path_exists(in_dir(d, "out.partial")));
+            ck_assert(!infq_path_exists(test_in(d, "out.partial")));
         }
     }
 }
@@ -343,7 +333,7 @@ START_TEST(quantized_folders_dequantize_to_their_golden_values)
         char path[256];
         int compared = 0;
         memset(&o, 0, sizeof(o));
-        o.out_path = in_dir(d, folders[k]);
+        o.out_path = test_in(d, folders[k]);
         o.dequantize = true;
         snprintf(path, sizeof(path), "goldens/quantized/%s", folders[k]);
         ck_ok(infq_checkpoint_open(test_shared_path(path), &quiet, &ck, &err), err);

@@ -16,16 +16,6 @@ static infq_err err;
 #define FINGERPRINT "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 #define OTHER_PRINT "ffff456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 
-static const char *in_dir(const char *dir, const char *name)
-{
-    static char path[32][512];
-    static int at;
-
-    at = (at + 1) % 32;
-    snprintf(path[at], sizeof(path[at]), "%s/%s", dir, name);
-    return path[at];
-}
-
 static const struct {
     const char *name;
     infq_dtype dtype;
@@ -153,7 +143,7 @@ static infq_buf slurp(const char *dir)
     ck_ok(infq_dir_list(dir, &names, &n, &err), err);
     for (size_t i = 0; i < n; i++) {
         infq_buf_fmt(&b, "\n%s\n", names[i]);
-        ck_ok(infq_file_read(in_dir(dir, names[i]), 1 << 20, &b, &err), err);
+        ck_ok(infq_file_read(test_in(dir, names[i]), 1 << 20, &b, &err), err);
     }
     infq_dir_list_free(names, n);
     return b;
@@ -171,7 +161,7 @@ static void same_folders(const char *a, const char *b)
 
 START_TEST(folder_is_split_greedily_and_has_an_index_of_transformers_form)
 {
-    const char *dir = test_tmpdir(), *out = in_dir(dir, "out");
+    const char *dir = test_tmpdir(), *out = test_in(dir, "out");
     infq_folder_options o = options(out, FINGERPRINT);
     infq_buf index;
     char **names = NULL;
@@ -185,7 +175,7 @@ START_TEST(folder_is_split_greedily_and_has_an_index_of_transformers_form)
     ck_assert_str_eq(names[3], "model.safetensors.index.json");
     infq_dir_list_free(names, n);
     infq_buf_init(&index);
-    ck_ok(infq_file_read(in_dir(out, "model.safetensors.index.json"), 1 << 20, &index, &err), err);
+    ck_ok(infq_file_read(test_in(out, "model.safetensors.index.json"), 1 << 20, &index, &err), err);
     ck_assert_str_eq(index.data, "{\n  \"metadata\": {\n    \"total_size\": 579\n  },\n  \"weight_map\": {\n"
                                  "    \"embed\": \"model-00001-of-00002.safetensors\",\n"
                                  "    \"head\": \"model-00002-of-00002.safetensors\",\n"
@@ -199,32 +189,32 @@ END_TEST
 
 START_TEST(one_shard_is_called_model_and_has_no_index)
 {
-    const char *dir = test_tmpdir(), *out = in_dir(dir, "out");
-    infq_folder_options o = options(in_dir(dir, "out///"), "");
+    const char *dir = test_tmpdir(), *out = test_in(dir, "out");
+    infq_folder_options o = options(test_in(dir, "out///"), "");
 
     o.shard_bytes = 0;
     ck_ok(write_plain(&o), err);
     check_complete(out);
-    ck_assert(infq_path_exists(in_dir(out, "model.safetensors")));
-    ck_assert(!infq_path_exists(in_dir(out, "model.safetensors.index.json")));
+    ck_assert(infq_path_exists(test_in(out, "model.safetensors")));
+    ck_assert(!infq_path_exists(test_in(out, "model.safetensors.index.json")));
 }
 END_TEST
 
 START_TEST(a_tensor_above_the_limit_has_a_shard_of_its_own)
 {
-    const char *dir = test_tmpdir(), *out = in_dir(dir, "out");
+    const char *dir = test_tmpdir(), *out = test_in(dir, "out");
     infq_folder_options o = options(out, "");
 
     o.shard_bytes = 1;
     ck_ok(write_plain(&o), err);
     check_complete(out);
-    ck_assert(infq_path_exists(in_dir(out, "model-00005-of-00005.safetensors")));
+    ck_assert(infq_path_exists(test_in(out, "model-00005-of-00005.safetensors")));
 }
 END_TEST
 
 START_TEST(bare_output_is_one_file)
 {
-    const char *dir = test_tmpdir(), *out = in_dir(dir, "w.safetensors");
+    const char *dir = test_tmpdir(), *out = test_in(dir, "w.safetensors");
     infq_folder_options o = options(out, FINGERPRINT);
     infq_folder *f = NULL;
 
@@ -245,7 +235,7 @@ END_TEST
 
 START_TEST(folder_without_tensors_is_legal)
 {
-    const char *dir = test_tmpdir(), *out = in_dir(dir, "out");
+    const char *dir = test_tmpdir(), *out = test_in(dir, "out");
     infq_folder_options o = options(out, "");
     infq_folder *f = NULL;
     infq_checkpoint *ck = NULL;
@@ -263,28 +253,28 @@ END_TEST
 
 START_TEST(existing_output_needs_force_and_force_replaces_models_only)
 {
-    const char *dir = test_tmpdir(), *out = in_dir(dir, "out"), *home = in_dir(dir, "home");
+    const char *dir = test_tmpdir(), *out = test_in(dir, "out"), *home = test_in(dir, "home");
     infq_folder_options o = options(out, "");
 
     ck_ok(write_plain(&o), err);
     ck_assert_int_eq(write_plain(&o), INFQ_E_EXISTS);
-    ck_ok(infq_file_write_atomic(in_dir(out, "old.txt"), "x", 1, false, &err), err);
+    ck_ok(infq_file_write_atomic(test_in(out, "old.txt"), "x", 1, false, &err), err);
     o.force = true;
     ck_ok(write_plain(&o), err);
     check_complete(out);
-    ck_assert(!infq_path_exists(in_dir(out, "old.txt")));
+    ck_assert(!infq_path_exists(test_in(out, "old.txt")));
     ck_assert_int_eq(mkdir(home, 0777), 0);
-    ck_ok(infq_file_write_atomic(in_dir(home, "letters.txt"), "x", 1, false, &err), err);
+    ck_ok(infq_file_write_atomic(test_in(home, "letters.txt"), "x", 1, false, &err), err);
     o.path = home;
     ck_assert_int_eq(write_plain(&o), INFQ_E_EXISTS);
     ck_assert_ptr_nonnull(strstr(err.msg, "no model"));
-    ck_assert(infq_path_exists(in_dir(home, "letters.txt")));
+    ck_assert(infq_path_exists(test_in(home, "letters.txt")));
 }
 END_TEST
 
 START_TEST(output_without_parent_folder_is_not_found)
 {
-    infq_folder_options o = options(in_dir(test_tmpdir(), "a/b"), "");
+    infq_folder_options o = options(test_in(test_tmpdir(), "a/b"), "");
 
     ck_assert_int_eq(write_plain(&o), INFQ_E_NOT_FOUND);
     o.path = "..";
@@ -294,7 +284,7 @@ END_TEST
 
 START_TEST(second_writer_of_one_output_is_refused)
 {
-    const char *dir = test_tmpdir(), *out = in_dir(dir, "out");
+    const char *dir = test_tmpdir(), *out = test_in(dir, "out");
     infq_folder_options o = options(out, "");
     infq_folder *f = NULL, *g = NULL;
 
@@ -309,19 +299,19 @@ END_TEST
 
 START_TEST(foreign_partial_folder_is_left_alone)
 {
-    const char *dir = test_tmpdir(), *out = in_dir(dir, "out"), *partial = in_dir(dir, "out.partial");
+    const char *dir = test_tmpdir(), *out = test_in(dir, "out"), *partial = test_in(dir, "out.partial");
     infq_folder_options o = options(out, "");
 
     ck_assert_int_eq(mkdir(partial, 0777), 0);
-    ck_ok(infq_file_write_atomic(in_dir(partial, "mine"), "x", 1, false, &err), err);
+    ck_ok(infq_file_write_atomic(test_in(partial, "mine"), "x", 1, false, &err), err);
     ck_assert_int_eq(write_plain(&o), INFQ_E_EXISTS);
-    ck_assert(infq_path_exists(in_dir(partial, "mine")));
+    ck_assert(infq_path_exists(test_in(partial, "mine")));
 }
 END_TEST
 
 START_TEST(misuse_is_reported_as_a_bug)
 {
-    const char *dir = test_tmpdir(), *out = in_dir(dir, "out");
+    const char *dir = test_tmpdir(), *out = test_in(dir, "out");
     infq_folder_options o = options(out, "");
     infq_folder *f = NULL;
     int64_t shape[1] = { 4 };
@@ -338,13 +328,13 @@ START_TEST(misuse_is_reported_as_a_bug)
     ck_assert_int_eq(infq_folder_put(f, "../x", "", 0, &err), INFQ_E_FORMAT);
     ck_assert_int_eq(infq_folder_commit(f, &err), INFQ_E_BUG);
     ck_assert(!infq_path_exists(out));
-    ck_assert(!infq_path_exists(in_dir(dir, "out.partial")));
+    ck_assert(!infq_path_exists(test_in(dir, "out.partial")));
 }
 END_TEST
 
 START_TEST(side_files_are_copied_byte_for_byte)
 {
-    const char *dir = test_tmpdir(), *from = in_dir(dir, "from"), *out = in_dir(dir, "out");
+    const char *dir = test_tmpdir(), *from = test_in(dir, "from"), *out = test_in(dir, "out");
     infq_folder_options o = options(out, "");
     infq_folder *f = NULL;
     infq_buf b;
@@ -357,7 +347,7 @@ START_TEST(side_files_are_copied_byte_for_byte)
     ck_ok(infq_folder_shard_done(f, 0, &err), err);
     ck_ok(infq_folder_commit(f, &err), err);
     infq_buf_init(&b);
-    ck_ok(infq_file_read(in_dir(out, "merges.txt"), 100, &b, &err), err);
+    ck_ok(infq_file_read(test_in(out, "merges.txt"), 100, &b, &err), err);
     ck_assert_uint_eq(b.n, 5);
     ck_assert_int_eq(memcmp(b.data, "a\0b\r\n", 5), 0);
     infq_buf_deinit(&b);
@@ -367,7 +357,7 @@ END_TEST
 // Every write, fsync and rename fails once: OUT is absent, or what it was, or complete; nothing leaks.
 static void fault_loop(bool bare, bool force)
 {
-    const char *dir = test_tmpdir(), *out = in_dir(dir, bare ? "w.safetensors" : "out");
+    const char *dir = test_tmpdir(), *out = test_in(dir, bare ? "w.safetensors" : "out");
     char partial[512];
     infq_folder_options o = options(out, FINGERPRINT);
     size_t live = infq_mem_stats_get().n_live, n;
@@ -423,7 +413,7 @@ END_TEST
 
 START_TEST(every_failing_allocation_leaves_nothing)
 {
-    const char *dir = test_tmpdir(), *out = in_dir(dir, "out");
+    const char *dir = test_tmpdir(), *out = test_in(dir, "out");
     infq_folder_options o = options(out, FINGERPRINT);
     size_t live = infq_mem_stats_get().n_live, n;
 
@@ -448,7 +438,7 @@ END_TEST
 
 START_TEST(file_size_limit_is_an_io_error_that_leaves_nothing)
 {
-    const char *dir = test_tmpdir(), *out = in_dir(dir, "out");
+    const char *dir = test_tmpdir(), *out = test_in(dir, "out");
     infq_folder_options o = options(out, FINGERPRINT);
     struct rlimit limit = { 500, 500 };
 
@@ -457,7 +447,7 @@ START_TEST(file_size_limit_is_an_io_error_that_leaves_nothing)
     ck_assert_int_eq(write_plain(&o), INFQ_E_IO);
     ck_assert_msg(strstr(err.msg, "out.partial") && strstr(err.msg, "failed at byte"), "%s", err.msg);
     ck_assert(!infq_path_exists(out));
-    ck_assert(!infq_path_exists(in_dir(dir, "out.partial")));
+    ck_assert(!infq_path_exists(test_in(dir, "out.partial")));
 }
 END_TEST
 
@@ -522,13 +512,13 @@ static void interrupted_run(const infq_folder_options *o)
     }
     ck_ok(infq_folder_shard_done(f, 0, &err), err);
     ck_ok(infq_folder_put(f, "config.json", "[]", 2, &err), err);
-    ck_ok(infq_file_write_atomic(in_dir(infq_folder_partial_path(f), "infq.ledger-00001"), "x", 1, false, &err), err);
+    ck_ok(infq_file_write_atomic(test_in(infq_folder_partial_path(f), "infq.ledger-00001"), "x", 1, false, &err), err);
     infq_folder_abort(f, true);
 }
 
 START_TEST(same_fingerprint_reuses_finished_shards_and_ledgers)
 {
-    const char *dir = test_tmpdir(), *out = in_dir(dir, "out");
+    const char *dir = test_tmpdir(), *out = test_in(dir, "out");
     infq_folder_options o = options(out, FINGERPRINT);
     infq_folder *f = NULL;
     size_t reused, shard;
@@ -536,8 +526,8 @@ START_TEST(same_fingerprint_reuses_finished_shards_and_ledgers)
 
     interrupted_run(&o);
     ck_ok(infq_folder_begin(&o, &f, &err), err);
-    ck_assert(infq_path_exists(in_dir(infq_folder_partial_path(f), "infq.ledger-00001")));
-    ck_assert(!infq_path_exists(in_dir(infq_folder_partial_path(f), "config.json")));
+    ck_assert(infq_path_exists(test_in(infq_folder_partial_path(f), "infq.ledger-00001")));
+    ck_assert(!infq_path_exists(test_in(infq_folder_partial_path(f), "config.json")));
     ck_ok(declare_all(f), err);
     ck_ok(infq_folder_where(f, "embed", &shard, &done, &err), err);
     ck_assert(done);
@@ -547,13 +537,13 @@ START_TEST(same_fingerprint_reuses_finished_shards_and_ledgers)
     ck_ok(write_model(&o, &reused, 0), err);
     ck_assert_uint_eq(reused, 1);
     check_complete(out);
-    ck_assert(!infq_path_exists(in_dir(out, "infq.ledger-00001")));
+    ck_assert(!infq_path_exists(test_in(out, "infq.ledger-00001")));
 }
 END_TEST
 
 START_TEST(other_fingerprint_starts_anew)
 {
-    const char *dir = test_tmpdir(), *out = in_dir(dir, "out");
+    const char *dir = test_tmpdir(), *out = test_in(dir, "out");
     infq_folder_options o = options(out, FINGERPRINT);
     size_t reused;
 
@@ -567,7 +557,7 @@ END_TEST
 
 START_TEST(changed_or_unplanned_shards_of_an_earlier_run_are_not_reused)
 {
-    const char *dir = test_tmpdir(), *out = in_dir(dir, "out");
+    const char *dir = test_tmpdir(), *out = test_in(dir, "out");
     infq_folder_options o = options(out, FINGERPRINT);
     char first[512];
     size_t reused;
@@ -583,13 +573,13 @@ START_TEST(changed_or_unplanned_shards_of_an_earlier_run_are_not_reused)
     o.shard_bytes = 0; // one shard now: the finished one has no place
     ck_ok(write_model(&o, &reused, 0), err);
     check_complete(out);
-    ck_assert(!infq_path_exists(in_dir(out, "model-00001-of-00002.safetensors")));
+    ck_assert(!infq_path_exists(test_in(out, "model-00001-of-00002.safetensors")));
 }
 END_TEST
 
 START_TEST(abort_without_finished_shards_leaves_nothing)
 {
-    const char *dir = test_tmpdir(), *out = in_dir(dir, "out");
+    const char *dir = test_tmpdir(), *out = test_in(dir, "out");
     infq_folder_options o = options(out, FINGERPRINT);
     infq_folder *f = NULL;
 
@@ -597,24 +587,24 @@ START_TEST(abort_without_finished_shards_leaves_nothing)
     ck_ok(declare_all(f), err);
     ck_ok(infq_folder_write(f, "l0.s", 0, "abc", 3, &err), err);
     infq_folder_abort(f, true);
-    ck_assert(!infq_path_exists(in_dir(dir, "out.partial")));
+    ck_assert(!infq_path_exists(test_in(dir, "out.partial")));
     infq_folder_abort(NULL, false);
 }
 END_TEST
 
 START_TEST(replacement_cut_short_is_undone_by_the_next_run)
 {
-    const char *dir = test_tmpdir(), *out = in_dir(dir, "out");
+    const char *dir = test_tmpdir(), *out = test_in(dir, "out");
     infq_folder_options o = options(out, FINGERPRINT);
     char old[512];
 
     ck_ok(write_plain(&o), err);
-    interrupted_run(&(infq_folder_options){ .path = in_dir(dir, "x"), .shard_bytes = 300, .fingerprint = FINGERPRINT });
-    ck_ok(infq_file_rename(in_dir(dir, "x.partial"), in_dir(dir, "out.partial"), false, &err), err);
+    interrupted_run(&(infq_folder_options){ .path = test_in(dir, "x"), .shard_bytes = 300, .fingerprint = FINGERPRINT });
+    ck_ok(infq_file_rename(test_in(dir, "x.partial"), test_in(dir, "out.partial"), false, &err), err);
     snprintf(old, sizeof(old), "%s.partial/.old", out);
     ck_ok(infq_file_rename(out, old, false, &err), err); // as if killed between the two renames
     ck_assert_int_eq(write_plain(&o), INFQ_E_EXISTS);
-    ck_assert(infq_path_exists(in_dir(out, "config.json")));
+    ck_assert(infq_path_exists(test_in(out, "config.json")));
     o.force = true;
     ck_ok(write_plain(&o), err);
     check_complete(out);
@@ -623,7 +613,7 @@ END_TEST
 
 START_TEST(output_that_appears_meanwhile_is_not_replaced)
 {
-    const char *dir = test_tmpdir(), *out = in_dir(dir, "out");
+    const char *dir = test_tmpdir(), *out = test_in(dir, "out");
     infq_folder_options o = options(out, FINGERPRINT);
     infq_folder *f = NULL;
 
@@ -631,10 +621,10 @@ START_TEST(output_that_appears_meanwhile_is_not_replaced)
     ck_ok(infq_folder_seal(f, &err), err);
     ck_ok(infq_folder_shard_done(f, 0, &err), err);
     ck_assert_int_eq(mkdir(out, 0777), 0); // somebody else was faster
-    ck_ok(infq_file_write_atomic(in_dir(out, "theirs"), "x", 1, false, &err), err);
+    ck_ok(infq_file_write_atomic(test_in(out, "theirs"), "x", 1, false, &err), err);
     ck_assert_int_eq(infq_folder_commit(f, &err), INFQ_E_EXISTS);
-    ck_assert(infq_path_exists(in_dir(out, "theirs")));
-    ck_assert(infq_path_exists(in_dir(dir, "out.partial")));
+    ck_assert(infq_path_exists(test_in(out, "theirs")));
+    ck_assert(infq_path_exists(test_in(dir, "out.partial")));
 }
 END_TEST
 

@@ -23,6 +23,16 @@ const char *test_shared_path(const char *rel)
     return path[at];
 }
 
+const char *test_in(const char *dir, const char *name)
+{
+    static char path[32][1024];
+    static int at;
+
+    at = (at + 1) % 32;
+    snprintf(path[at], sizeof(path[at]), "%s/%s", dir, name);
+    return path[at];
+}
+
 static char tmpdirs[8][256];
 static int n_tmpdirs;
 

@@ -15,6 +15,8 @@
 const char *test_shared(void);
 /* "<shared>/<rel>" in a static buffer (8 of them in turn). */
 const char *test_shared_path(const char *rel);
+/* "<dir>/<name>" in a static buffer (32 of them in turn). */
+const char *test_in(const char *dir, const char *name);
 /* Leaves the test as skipped when the shared folder is absent: prints "SKIP <reason>", counted by run.sh. */
 #define TEST_NEEDS_SHARED()                                                                        \
     do {                                                                                           \
@@ -34,7 +36,7 @@ uint8_t *test_hex(const char *hex, size_t *n);
 #define ck_ok(call, err)                                                                           \
     do {                                                                                           \
         infq_status ck_st_ = (call);                                                               \
-        ck_assert_msg(ck_st_ == 0, "%s: status %d: %s", #call, (int)ck_st_, (err).msg);            \
+        ck_assert_msg(ck_st_ == 0, "%s: %s: %s", #call, infq_status_text(ck_st_), (err).msg);             \
     } while (0)
 /* Runs a suite with forks (CK_RUN_CASE selects); returns main's exit code. */
 int test_main(Suite *s);

@@ -137,7 +137,8 @@ static infq_status next_token(session *s, const infq_sample_options *so, infq_rn
 static infq_status generate(session *s, const options *o, infq_err *err)
 {
     const infq_config *c = infq_model_config(s->m);
-    infq_sample_options so = { o->temperature, o->top_k, o->top_p, (uint64_t)o->seed };
+    infq_sample_options so = { .temperature = o->temperature, .top_k = o->top_k, .top_p = o->top_p,
+                               .seed = (uint64_t)o->seed };
     infq_rng rng = infq_rng_seed(so.seed);
     int64_t t0 = infq_time_ns();
     int32_t id = 0;

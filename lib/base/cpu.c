@@ -118,8 +118,3 @@ int64_t infq_time_ns(void)
 {
     return clock_ns(CLOCK_MONOTONIC);
 }
-
-int64_t infq_time_cpu_ns(void)
-{
-    return clock_ns(CLOCK_PROCESS_CPUTIME_ID);
-}

@@ -21,8 +21,7 @@ const char *infq_cpu_level_name(infq_cpu_level level);
 const char *infq_cpu_model(void);               /* "AMD EPYC ..." from /proc/cpuinfo, "" if unknown */
 int infq_cpu_count(void);                       /* processors we may use (affinity) */
 
-/* Nanoseconds of the monotonic clock; process CPU time. */
+/* Nanoseconds of the monotonic clock. */
 int64_t infq_time_ns(void);
-int64_t infq_time_cpu_ns(void);
 
 #endif

@@ -31,13 +31,6 @@ uint8_t infq_cursor_u8(infq_cursor *c)
     return p ? p[0] : 0;
 }
 
-uint16_t infq_cursor_u16le(infq_cursor *c)
-{
-    const uint8_t *p = infq_cursor_take(c, 2);
-
-    return p ? infq_load_u16le(p) : 0;
-}
-
 uint32_t infq_cursor_u32le(infq_cursor *c)
 {
     const uint8_t *p = infq_cursor_take(c, 4);

@@ -17,7 +17,6 @@ infq_cursor infq_cursor_over(const void *data, size_t size);
 /* Borrowed pointer to the next n bytes, NULL (and failed) if they are not there. */
 const uint8_t *infq_cursor_take(infq_cursor *c, size_t n);
 uint8_t infq_cursor_u8(infq_cursor *c);
-uint16_t infq_cursor_u16le(infq_cursor *c);
 uint32_t infq_cursor_u32le(infq_cursor *c);
 uint64_t infq_cursor_u64le(infq_cursor *c);
 size_t infq_cursor_left(const infq_cursor *c);

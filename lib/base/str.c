@@ -361,8 +361,3 @@ bool infq_pattern_match(const infq_pattern *p, const char *name)
     }
     return false;
 }
-
-const char *infq_pattern_text(const infq_pattern *p)
-{
-    return p->text;
-}

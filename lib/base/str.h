@@ -39,6 +39,5 @@ typedef struct infq_pattern infq_pattern;
 infq_status infq_pattern_new(const char *text, infq_pattern **out, infq_err *err);
 void infq_pattern_free(infq_pattern *p);
 bool infq_pattern_match(const infq_pattern *p, const char *name);
-const char *infq_pattern_text(const infq_pattern *p);
 
 #endif

@@ -19,8 +19,8 @@ static infq_status search_rows(const infq_quant_spec *s, const float *x, int64_t
 }
 
 static const infq_method methods[] = {
-    {"search", "range search weighted by w^2 + mean(w^2) of the group", 0, search_rows, 4e7},
-    {"rtn", "round to nearest, range = largest magnitude", 0, rtn_rows, 1e9},
+    {"search", "range search weighted by w^2 + mean(w^2) of the group", search_rows, 4e7},
+    {"rtn", "round to nearest, range = largest magnitude", rtn_rows, 1e9},
 };
 
 size_t infq_method_count(void)

@@ -4,13 +4,9 @@
 
 #include "lib/backend/search.h"
 
-/* What a method asks of the driver before it can run. Data-free methods need nothing. */
-#define INFQ_NEEDS_DIAG 1u /* mean square of each input channel */
-
 typedef struct {
     const char *name;
     const char *help;      /* one line */
-    unsigned needs;
     /* Quantizes rows of one matrix; contract of infq_quant_rows (search.h). */
     infq_status (*rows)(const infq_quant_spec *s, const float *x, int64_t n_rows, infq_quant_out *out, infq_err *err);
     double elems_per_s;    /* one core, measured; for the plan's estimate only */

@@ -7,6 +7,7 @@
 
 // Probed in this order; dense takes what is left.
 static const infq_format *const formats[] = {&infq_format_compressed_tensors, &infq_format_dense};
+#define N_FORMATS (sizeof(formats) / sizeof(formats[0]))
 
 const char *const infq_format_parts[] = {"weight",       "weight_packed", "weight_scale",        "weight_zero_point",
                                          "weight_shape", "weight_g_idx",  "weight_global_scale", "input_scale",
@@ -22,19 +23,9 @@ bool infq_format_is_part(const char *tensor)
     return false;
 }
 
-size_t infq_format_count(void)
-{
-    return sizeof(formats) / sizeof(formats[0]);
-}
-
-const infq_format *infq_format_get(size_t i)
-{
-    return formats[i];
-}
-
 const infq_format *infq_format_find(const char *name)
 {
-    for (size_t i = 0; i < infq_format_count(); i++)
+    for (size_t i = 0; i < N_FORMATS; i++)
         if (strcmp(formats[i]->name, name) == 0)
             return formats[i];
     return NULL;
@@ -81,7 +72,7 @@ infq_status infq_reader_open(const infq_checkpoint *ck, infq_reader **out, infq_
     void *p;
 
     INFQ_TRY(infq_format_quant_config(ck, &q, &own, err));
-    for (size_t i = 0; i < infq_format_count() && !f; i++)
+    for (size_t i = 0; i < N_FORMATS && !f; i++)
         if (formats[i] != &infq_format_dense && formats[i]->probe(ck))
             f = formats[i];
     if (!f && q) {

@@ -64,8 +64,6 @@ extern const char *const infq_format_parts[];
 bool infq_format_is_part(const char *tensor);
 
 const infq_format *infq_format_find(const char *name);   /* NULL if unknown */
-size_t infq_format_count(void);
-const infq_format *infq_format_get(size_t i);
 
 /* Probes all formats; an unknown quant_method is UNSUPPORTED by name. Dense checkpoints give the dense reader. */
 infq_status infq_reader_open(const infq_checkpoint *ck, infq_reader **out, infq_err *err);

@@ -612,12 +612,6 @@ void infq_checkpoint_drop(const infq_checkpoint *ck, const infq_ck_tensor *t, ui
         infq_filemap_drop(&ck->shards[t->shard].map, (size_t)(t->offset + begin), (size_t)(end - begin));
 }
 
-void infq_checkpoint_ahead(const infq_checkpoint *ck, const infq_ck_tensor *t, uint64_t begin, uint64_t end)
-{
-    if (begin < end && end <= t->n_bytes)
-        infq_filemap_ahead(&ck->shards[t->shard].map, (size_t)(t->offset + begin), (size_t)(end - begin));
-}
-
 size_t infq_checkpoint_shard_count(const infq_checkpoint *ck)
 {
     return ck->n_shards;

@@ -44,9 +44,8 @@ const infq_ck_tensor *infq_checkpoint_get(const infq_checkpoint *ck, size_t i);
 const infq_ck_tensor *infq_checkpoint_find(const infq_checkpoint *ck, const char *name);
 /* Mapped bytes, unaligned; valid until close. */
 const void *infq_checkpoint_data(const infq_checkpoint *ck, const infq_ck_tensor *t);
-/* Tells the kernel that bytes [begin, end) of a tensor are done with / will be read soon. */
+/* Tells the kernel that bytes [begin, end) of a tensor are done with. */
 void infq_checkpoint_drop(const infq_checkpoint *ck, const infq_ck_tensor *t, uint64_t begin, uint64_t end);
-void infq_checkpoint_ahead(const infq_checkpoint *ck, const infq_ck_tensor *t, uint64_t begin, uint64_t end);
 
 size_t infq_checkpoint_shard_count(const infq_checkpoint *ck);
 const char *infq_checkpoint_shard_name(const infq_checkpoint *ck, size_t i); /* file name without folder */

@@ -271,11 +271,6 @@ size_t infq_folder_shard_count(const infq_folder *f)
     return f->n_shards;
 }
 
-const char *infq_folder_shard_name(const infq_folder *f, size_t shard_at)
-{
-    return f->shards[shard_at].name;
-}
-
 static infq_status find(const infq_folder *f, const char *name, entry **out, infq_err *err)
 {
     int64_t i = infq_map_get(f->names, name, strlen(name));

@@ -34,8 +34,6 @@ infq_status infq_folder_meta(infq_folder *f, const char *key, const char *value,
 infq_status infq_folder_seal(infq_folder *f, infq_err *err);
 uint64_t infq_folder_total_bytes(const infq_folder *f);       /* all shard files with headers */
 size_t infq_folder_shard_count(const infq_folder *f);
-/* Name of a shard's file, borrowed. */
-const char *infq_folder_shard_name(const infq_folder *f, size_t shard);
 /* Shard that holds the tensor; *done: it was finished by an earlier run and needs no writing. */
 infq_status infq_folder_where(const infq_folder *f, const char *name, size_t *shard, bool *done, infq_err *err);
 

@@ -47,7 +47,6 @@ infq_status infq_st_layout_add(infq_st_layout *l, const char *name, infq_dtype d
 infq_status infq_st_layout_meta(infq_st_layout *l, const char *key, const char *value, infq_err *err);
 infq_status infq_st_layout_seal(infq_st_layout *l, infq_err *err);
 uint64_t infq_st_layout_file_bytes(const infq_st_layout *l);
-uint64_t infq_st_layout_data_bytes(const infq_st_layout *l);
 const infq_buf *infq_st_layout_header(const infq_st_layout *l); /* first bytes of the file */
 /* Offset from the start of the file, and size; NULL if absent. */
 const infq_st_tensor *infq_st_layout_find(const infq_st_layout *l, const char *name);

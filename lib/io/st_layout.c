@@ -200,11 +200,6 @@ uint64_t infq_st_layout_file_bytes(const infq_st_layout *l)
     return l->header.n + l->data_bytes;
 }
 
-uint64_t infq_st_layout_data_bytes(const infq_st_layout *l)
-{
-    return l->data_bytes;
-}
-
 const infq_buf *infq_st_layout_header(const infq_st_layout *l)
 {
     return &l->header;

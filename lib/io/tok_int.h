@@ -87,7 +87,6 @@ bool infq_tok_trie_find(const infq_tok_trie *t, const char *s, size_t n, size_t 
                         size_t *end, int32_t *value);
 
 /* ---- model (tok_bpe.c) ---- */
-#define INFQ_TOK_ABSENT 0u
 #define INFQ_TOK_PRESENT 1u
 #define INFQ_TOK_IS_ADDED 2u
 #define INFQ_TOK_IS_SPECIAL 4u
