@@ -900,12 +900,37 @@ START_TEST(the_cache_grows_by_whole_pages_as_predicted)
 {
     opened o = open_tiny(0, "ref");
     const infq_config *c = infq_model_config(o.m);
-    size_t page = (size_t)(2 * c->n_layers * c->n_kv_heads * INFQ_KV_PAGE * c->head_dim) * sizeof(float);
+    // Keys and values of 3 layers, 2 heads of 16, 64 positions, F32.
+    size_t page = 2 * 3 * 2 * 16 * 64 * sizeof(float), before;
+    int32_t ids[129];
+    float h[64];
+    infq_seq *first = new_seq(&o), *s;
 
     ck_assert_uint_eq(infq_model_kv_bytes(c, 0), 0);
     ck_assert_uint_eq(infq_model_kv_bytes(c, 1), page);
     ck_assert_uint_eq(infq_model_kv_bytes(c, 64), page);
     ck_assert_uint_eq(infq_model_kv_bytes(c, 65), 2 * page);
+    // What is allocated: working memory and rotary table have their size after a first text.
+    fill_tokens(ids, 129, 3);
+    run(&o, first, ids, 129, 1, true, h);
+    before = infq_mem_stats_get().live_bytes;
+    s = new_seq(&o);
+    run(&o, s, ids, 64, 1, true, h);
+    ck_assert_uint_ge(infq_mem_stats_get().live_bytes - before, page);
+    ck_assert_uint_lt(infq_mem_stats_get().live_bytes - before, page + 2048);
+    run(&o, s, ids + 64, 64, 1, true, h);
+    ck_assert_uint_lt(infq_mem_stats_get().live_bytes - before, 2 * page + 2048);
+    run(&o, s, ids + 128, 1, 1, true, h);
+    ck_assert_uint_ge(infq_mem_stats_get().live_bytes - before, 3 * page);
+    ck_assert_uint_lt(infq_mem_stats_get().live_bytes - before, infq_model_kv_bytes(c, 129) + 2048);
+    // Pages of a freed sequence serve the next one.
+    infq_seq_free(s);
+    before = infq_mem_stats_get().live_bytes;
+    s = new_seq(&o);
+    run(&o, s, ids, 129, 1, true, h);
+    ck_assert_uint_lt(infq_mem_stats_get().live_bytes - before, 2048);
+    infq_seq_free(s);
+    infq_seq_free(first);
     close_all(&o);
 }
 END_TEST
@@ -915,10 +940,12 @@ START_TEST(work_of_a_token_is_two_operations_a_weight)
     opened o = open_tiny(0, "ref");
     const infq_config *c = infq_model_config(o.m);
     int64_t q = c->n_heads * c->head_dim, kv = c->n_kv_heads * c->head_dim;
-    int64_t n = c->n_layers * (2 * q * c->hidden + 2 * kv * c->hidden + 3 * c->ffn * c->hidden) + c->vocab * c->hidden;
+    int64_t layers = c->n_layers * (2 * q * c->hidden + 2 * kv * c->hidden + 3 * c->ffn * c->hidden);
+    int64_t head = c->vocab * c->hidden;
 
-    ck_assert_double_eq(infq_model_flop_per_token(o.m), 2.0 * (double)n);
-    ck_assert_uint_eq(infq_model_weight_bytes(o.m), (size_t)n * sizeof(float));
+    ck_assert_double_eq(infq_model_flop(o.m, 1, 1), 2.0 * (double)(layers + head));
+    ck_assert_double_eq(infq_model_flop(o.m, 100, 1), 2.0 * (double)(100 * layers + head)); // a prompt has one row of logits
+    ck_assert_uint_eq(infq_model_weight_bytes(o.m), (size_t)(layers + head) * sizeof(float));
     close_all(&o);
 }
 END_TEST

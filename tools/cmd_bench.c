@@ -156,7 +156,7 @@ static void write_text(const outcome *o, infq_buf *to)
         else
             infq_buf_fmt(to, "%.2f or more (too few requests for an upper end)\n", s->lo_ms[1]);
     }
-    infq_buf_fmt(to, "\nprefill %.0f tokens/s, %.1f GFLOP/s, %.0f %% of the measured %.0f GFLOP/s\n",
+    infq_buf_fmt(to, "\nprefill %.0f tokens/s, %.1f GFLOP/s, %.0f %% of the %.0f GFLOP/s measured for F32\n",
                  r->prefill_tokens_per_s, r->prefill_flop_per_s * 1e-9, 100 * r->share_of_flops,
                  r->roofline.flop_per_s * 1e-9);
     if (r->options.n_tokens > 1)

@@ -147,7 +147,8 @@ static infq_status derive(infq_model *m, infq_bench_result *r, infq_err *err)
     for (int64_t i = 0; i < n; i++)
         v[i] = (double)o->n_prompt / ((double)(r->requests[i].token_ns[0] - r->requests[i].due_ns) * 1e-9);
     r->prefill_tokens_per_s = median(v, n);
-    r->prefill_flop_per_s = r->prefill_tokens_per_s * infq_model_flop_per_token(m);
+    // Only the last prompt token goes through the head.
+    r->prefill_flop_per_s = r->prefill_tokens_per_s / (double)o->n_prompt * infq_model_flop(m, o->n_prompt, 1);
     r->share_of_flops = r->prefill_flop_per_s / r->roofline.flop_per_s;
     if (o->n_tokens > 1) {
         for (int64_t i = 0; i < n; i++)

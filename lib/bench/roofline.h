@@ -6,7 +6,8 @@
 
 typedef struct {
     double read_bytes_per_s; /* best of several passes over 512 MiB, all threads */
-    double flop_per_s;       /* best of several F32 products [256,2048] x [2048,2048]^T of the backend */
+    double flop_per_s;       /* F32 products [n,1536] x [1536,1536]^T of the backend, the best of n = 128, 256, 512 and of
+                              * several passes; products of 8-bit integers can be faster */
 } infq_roofline;
 infq_status infq_roofline_measure(infq_backend *be, infq_roofline *out, infq_err *err);
 

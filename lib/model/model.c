@@ -166,7 +166,8 @@ static infq_status prepare(infq_model *m, infq_slot s, const loaded *l, infq_par
     if (reads_all) {
         p->n_read = m->be->ops.weight_bytes(p->w);
         m->weight_bytes += p->n_read;
-        m->flop_per_token += 2.0 * (double)sh.rows * (double)sh.cols;
+        *(s == INFQ_SLOT_EMBED || s == INFQ_SLOT_HEAD ? &m->flop_per_logits : &m->flop_per_token) +=
+            2.0 * (double)sh.rows * (double)sh.cols;
     }
     return INFQ_E_OK;
 }
@@ -305,9 +306,9 @@ size_t infq_model_weight_bytes(const infq_model *m)
     return m->weight_bytes;
 }
 
-double infq_model_flop_per_token(const infq_model *m)
+double infq_model_flop(const infq_model *m, int64_t n_tokens, int64_t n_logits)
 {
-    return m->flop_per_token;
+    return m->flop_per_token * (double)n_tokens + m->flop_per_logits * (double)n_logits;
 }
 
 int64_t infq_model_part_count(const infq_model *m)

@@ -23,7 +23,8 @@ infq_status infq_model_open(const infq_checkpoint *ck, infq_backend *be, const i
 void infq_model_close(infq_model *m);
 const infq_config *infq_model_config(const infq_model *m);
 size_t infq_model_weight_bytes(const infq_model *m);     /* read by one decode step, embedding lookup apart */
-double infq_model_flop_per_token(const infq_model *m);   /* 2 * multiply-adds of all linear layers and the head */
+/* 2 * multiply-adds of the linear layers for n_tokens and of the head for n_logits rows; attention apart. */
+double infq_model_flop(const infq_model *m, int64_t n_tokens, int64_t n_logits);
 
 /* Declared numerics: how much less exactly than F32 a forward pass computes, to measure what that does to scores (specs 2.4). All off: every bit as
  * without. With `invariant` set a row's result stays a function of its own sequence, so scores stay independent of batch and threads. */

@@ -70,7 +70,7 @@ struct infq_model {
     float **free_pages;      /* pool: pages that no sequence holds */
     int64_t n_free, n_pages; /* n_pages: all that exist */
     size_t weight_bytes;
-    double flop_per_token;
+    double flop_per_token, flop_per_logits; /* head apart; of one row of logits */
 };
 
 /* A page block: for each layer, K then V, [n_kv_heads][INFQ_KV_PAGE][head_dim] each. */
