@@ -203,6 +203,54 @@ START_TEST(f16_refuses_what_it_cannot_hold)
 }
 END_TEST
 
+// A file of one F64 tensor "x".
+static void make_f64(const char *path, const double *x, int64_t n)
+{
+    infq_folder_options fo = { .path = path, .bare = true, .fingerprint = "f64" };
+    infq_folder *f = NULL;
+    infq_err err;
+
+    ck_ok(infq_folder_begin(&fo, &f, &err), err);
+    ck_ok(infq_folder_declare(f, "x", INFQ_DTYPE_F64, 1, &n, &err), err);
+    ck_ok(infq_folder_seal(f, &err), err);
+    ck_ok(infq_folder_write(f, "x", 0, x, (size_t)n * sizeof(*x), &err), err);
+    ck_ok(infq_folder_shard_done(f, 0, &err), err);
+    ck_ok(infq_folder_commit(f, &err), err);
+}
+
+START_TEST(f64_is_rounded_once_and_refused_beyond_f32)
+{
+    // 1 + 2^-8 is the middle of two BF16 values: what lies above or below it by less than F32 can hold decides.
+    const double x[8] = { 1 + 0x1p-8, 1 + 0x1p-8 + 0x1p-40, 1 + 0x1p-8 - 0x1p-40, -(1 + 0x1p-8 + 0x1p-40),
+                          1 + 3 * 0x1p-8 - 0x1p-50, 0x1p-149 * 0.75, -0.0, 3.0 };
+    const float bf16[8] = { 1, 1 + 0x1p-7f, 1, -(1 + 0x1p-7f), 1 + 0x1p-7f, 0, -0.0f, 3 };
+    const float f32[8] = { 1 + 0x1p-8f, 1 + 0x1p-8f, 1 + 0x1p-8f, -(1 + 0x1p-8f), 1 + 3 * 0x1p-8f, 0x1p-149f, -0.0f, 3 };
+    const double over[3] = { 1, INFINITY, 1e300 };
+    const char *d = test_tmpdir();
+    infq_convert_report r;
+    infq_err err;
+    infq_dtype t;
+    int64_t n;
+
+    make_f64(test_in(d, "a.safetensors"), x, 8);
+    for (int k = 0; k < 2; k++) {
+        const char *out = test_in(d, k ? "f32.safetensors" : "bf16.safetensors");
+        float *y;
+        ck_ok(convert(test_in(d, "a.safetensors"), out, k ? "f32" : "bf16", 0, &r, &err), err);
+        y = values(out, "x", &n, &t);
+        for (int i = 0; i < 8; i++)
+            ck_assert_msg(memcmp(&y[i], k ? &f32[i] : &bf16[i], sizeof(float)) == 0, "%s %d: %a", infq_dtype_name(t), i, y[i]);
+        infq_mem_free(y);
+    }
+    make_f64(test_in(d, "b.safetensors"), over, 3); // infinity stays, what is finite must stay finite
+    ck_assert_int_eq(convert(test_in(d, "b.safetensors"), test_in(d, "c.safetensors"), "f32", 0, &r, &err), INFQ_E_NUMERIC);
+    ck_assert_str_eq(err.msg, "x: element 2 is beyond the range of F32");
+    ck_assert_int_eq(convert(test_in(d, "b.safetensors"), test_in(d, "c.safetensors"), "bf16", 0, &r, &err), INFQ_E_NUMERIC);
+    make_f64(test_in(d, "e.safetensors"), over + 2, 1); // FP8 saturates
+    ck_ok(convert(test_in(d, "e.safetensors"), test_in(d, "g.safetensors"), "f8_e4m3", 0, &r, &err), err);
+}
+END_TEST
+
 START_TEST(gguf_import_equals_the_transformers_folder)
 {
     const char *d = test_tmpdir();
@@ -395,6 +443,7 @@ int main(void)
     tcase_add_test(t, shards_hold_the_same_tensors_and_metadata);
     tcase_add_test(t, fp8_saturates_finite_values_and_refuses_others);
     tcase_add_test(t, f16_refuses_what_it_cannot_hold);
+    tcase_add_test(t, f64_is_rounded_once_and_refused_beyond_f32);
     tcase_add_test(t, gguf_import_equals_the_transformers_folder);
     tcase_add_test(t, gguf_import_refuses_what_it_would_get_wrong);
     tcase_add_test(t, quantized_folders_dequantize_to_their_golden_values);

@@ -1,12 +1,14 @@
 #include "lib/compress/convert.h"
 
 #include <ctype.h>
+#include <float.h>
 #include <math.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
 
 #include "lib/backend/search.h"
+#include "lib/base/cursor.h"
 #include "lib/base/hash.h"
 #include "lib/base/json_edit.h"
 #include "lib/base/str.h"
@@ -185,6 +187,35 @@ static infq_status copy_bytes(job *j, const infq_ck_tensor *t, infq_err *err)
     return INFQ_E_OK;
 }
 
+// F64 to F32. odd: cut off, with the last bit set when anything was cut: rounding that to a shorter type then gives what rounding
+// the F64 once would give. (Nearest twice would take 1 + 2^-9 + 2^-40 for a tie.) Otherwise to nearest. Index of the first finite
+// value that becomes infinite, -1 if there is none.
+static int64_t narrow_f64(const uint8_t *src, int64_t n, bool odd, float *dst)
+{
+    int64_t over = -1;
+
+    for (int64_t i = 0; i < n; i++) {
+        uint64_t u = infq_load_u64le(src + 8 * i);
+        uint32_t bits;
+        double d;
+        float f;
+        memcpy(&d, &u, sizeof(d));
+        f = (float)d;
+        if (odd && isfinite(d) && !isfinite(f))
+            f = d < 0 ? -FLT_MAX : FLT_MAX;
+        else if (over < 0 && isfinite(d) && !isfinite(f))
+            over = i;
+        if (odd && isfinite(f) && (double)f != d) {
+            memcpy(&bits, &f, sizeof(bits));
+            bits -= fabs((double)f) > fabs(d);
+            bits |= 1;
+            memcpy(&f, &bits, sizeof(f));
+        }
+        dst[i] = f;
+    }
+    return over;
+}
+
 static infq_status cast_tensor(job *j, const infq_ck_tensor *t, infq_err *err)
 {
     const uint8_t *src = infq_checkpoint_data(j->ck, t);
@@ -192,7 +223,14 @@ static infq_status cast_tensor(job *j, const infq_ck_tensor *t, infq_err *err)
 
     for (int64_t at = 0; at < t->n_elems; at += INFQ_CONVERT_STEP) {
         int64_t n = t->n_elems - at < INFQ_CONVERT_STEP ? t->n_elems - at : INFQ_CONVERT_STEP;
-        INFQ_TRY(infq_convert_to_f32(t->dtype, src + (uint64_t)at * bits / 8, n, j->x, err));
+        if (t->dtype == INFQ_DTYPE_F64) {
+            int64_t over = narrow_f64(src + (uint64_t)at * 8, n, j->o->dtype != INFQ_DTYPE_F32, j->x);
+            if (over >= 0)
+                return infq_err_set(err, INFQ_E_NUMERIC, "%s: element %lld is beyond the range of F32", t->name,
+                                    (long long)(at + over));
+        } else {
+            INFQ_TRY(infq_convert_to_f32(t->dtype, src + (uint64_t)at * bits / 8, n, j->x, err));
+        }
         INFQ_TRY(infq_convert_put(j->to, t->name, j->o->dtype, j->x, at, n, j->buf, err));
         infq_checkpoint_drop(j->ck, t, (uint64_t)at * bits / 8, (uint64_t)(at + n) * bits / 8);
     }
