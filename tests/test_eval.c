@@ -319,6 +319,57 @@ START_TEST(scores_do_not_depend_on_batch_threads_or_company)
 }
 END_TEST
 
+typedef struct {
+    int64_t stop_at, asked;
+} stopper;
+
+static infq_status stop_at(void *ctx, const infq_items *items, bool *stop, infq_err *err)
+{
+    stopper *s = ctx;
+
+    (void)err;
+    s->asked++;
+    *stop = infq_items_count(items) >= s->stop_at;
+    return 0;
+}
+
+START_TEST(scoring_follows_an_order_and_stops_when_the_hook_says)
+{
+    static const int64_t order[] = {5, 0, 3, 7, 1, 6, 2, 4};
+    stopper s = {.stop_at = 5};
+    infq_score_options so = infq_score_options_default();
+    infq_item_key key = {.task = "t"};
+    infq_items *ref, *items;
+    infq_task *task;
+    char spec[1200];
+    infq_err err;
+
+    TEST_NEEDS_SHARED();
+    open_model();
+    snprintf(spec, sizeof(spec), "hellaswag=%s/data/hellaswag/hellaswag_val_first1000.jsonl", test_shared());
+    ref = score_set(spec, 8, 0);
+    ck_ok(infq_task_open(spec, 8, &task, &err), err);
+    ck_ok(infq_items_new(&key, &items, &err), err);
+    so.batch = 2;
+    so.order = order;
+    so.hook = stop_at;
+    so.hook_ctx = &s;
+    ck_ok(infq_score_task(model, tokenizer, task, &so, items, NULL, &err), err);
+    ck_assert_int_eq(infq_items_count(items), 6);
+    ck_assert_int_eq(s.asked, 3);
+    for (int64_t i = 0; i < 6; i++) {
+        const infq_item *x = infq_items_get(items, i), *y = infq_items_get(ref, order[i]);
+        ck_assert_int_eq(x->doc, y->doc);
+        ck_assert_str_eq(x->request, y->request);
+        ck_assert_double_eq(x->ll[0], y->ll[0]);
+    }
+    infq_items_free(items);
+    infq_items_free(ref);
+    infq_task_free(task);
+    close_model();
+}
+END_TEST
+
 START_TEST(shared_prefix_changes_nothing_but_rounding)
 {
     /* the same choice alone and among others: one is run whole, the other behind a fork */
@@ -608,6 +659,7 @@ int main(void)
     tcase_add_loop_test(t, scores_equal_golden, 0, (int)(sizeof(sets) / sizeof(sets[0])));
     tcase_add_test(t, aggregates_equal_golden);
     tcase_add_test(t, scores_do_not_depend_on_batch_threads_or_company);
+    tcase_add_test(t, scoring_follows_an_order_and_stops_when_the_hook_says);
     tcase_add_test(t, shared_prefix_changes_nothing_but_rounding);
     tcase_add_test(t, inputs_longer_than_the_window_keep_their_end);
     tcase_set_timeout(p, 120);

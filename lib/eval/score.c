@@ -420,9 +420,10 @@ static infq_status fill_batch(const scorer *s, const infq_task *task, int64_t at
     int64_t room = s->o->batch > 0 ? MAX_TOKENS : AUTO_TOKENS;
 
     for (*n = 0; *n < cap && at + *n < n_docs && (*n == 0 || tokens < room); ++*n) {
-        infq_status st = prepare_unit(s, infq_task_get(task, at + *n), &units[*n], err);
+        int64_t doc = s->o->order ? s->o->order[at + *n] : at + *n;
+        infq_status st = prepare_unit(s, infq_task_get(task, doc), &units[*n], err);
         if (st)
-            return infq_err_in(err, "item %lld", (long long)(at + *n));
+            return infq_err_in(err, "item %lld", (long long)doc);
         tokens += units[*n].n_tokens;
     }
     return 0;
@@ -453,13 +454,14 @@ infq_status infq_score_task(infq_model *m, const infq_tokenizer *tok, const infq
     scorer s = {m, tok, o, o->context, NULL};
     int64_t cap = o->batch > 0 ? o->batch : AUTO_ITEMS, n, total = infq_task_count(task);
     unit *units = NULL;
+    bool stop = false;
     infq_status st;
 
     if (s.limit <= 0 || s.limit > infq_model_config(m)->max_positions)
         s.limit = infq_model_config(m)->max_positions;
     INFQ_TRY(infq_arena_new((size_t)1 << 18, &s.arena, err));
     st = infq_mem_new((size_t)cap, sizeof(*units), "batch", (void **)&units, err);
-    for (int64_t at = infq_items_count(items); at < total && !st; at += n) {
+    for (int64_t at = infq_items_count(items); at < total && !st && !stop; at += n) {
         infq_mark mark = infq_arena_mark(s.arena);
         if (infq_interrupted)
             st = infq_err_set(err, INFQ_E_INTERRUPTED, "interrupted after %lld of %lld items", (long long)at, (long long)total);
@@ -470,6 +472,8 @@ infq_status infq_score_task(infq_model *m, const infq_tokenizer *tok, const infq
         infq_arena_release(s.arena, mark);
         if (!st)
             infq_progress(o->log, infq_task_name(task), (uint64_t)(at + n), (uint64_t)total);
+        if (!st && o->hook)
+            st = o->hook(o->hook_ctx, items, &stop, err);
     }
     infq_mem_free(units);
     infq_arena_free(s.arena);

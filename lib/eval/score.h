@@ -32,11 +32,18 @@ typedef struct {
 infq_status infq_score_rows(infq_model *m, const float *hidden, int64_t n_rows, const infq_row_target *targets, int64_t n_targets,
                             double *lp, bool *greedy, infq_err *err);
 
+/* Asked after every batch with all items scored so far; *stop (false before) ends the task there, which is no error. */
+typedef infq_status (*infq_score_hook)(void *ctx, const infq_items *items, bool *stop, infq_err *err);
+
 typedef struct {
     infq_bos bos;
     int64_t context;   /* longest input; 0 = the model's max_position_embeddings */
     int64_t batch;     /* items a forward pass; 0 = by the number of tokens */
     const infq_log *log;
+    /* Early stopping (specs 2.9): items must come in a random order that both models share. */
+    const int64_t *order;  /* permutation of the task's items, borrowed: the i-th item scored is order[i]; NULL: as in the file */
+    infq_score_hook hook;  /* NULL: none. With one, items are scored in exactly this order, batch by batch */
+    void *hook_ctx;
 } infq_score_options;
 infq_score_options infq_score_options_default(void);
 
