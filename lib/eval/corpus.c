@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <utf8proc.h>
 #include <zlib.h>
 
 #include "lib/base/arena.h"
@@ -11,6 +10,7 @@
 #include "lib/base/hash.h"
 #include "lib/base/json.h"
 #include "lib/base/str.h"
+#include "lib/base/text.h"
 
 #define MAX_TEXT ((size_t)4 << 30)
 
@@ -71,50 +71,6 @@ infq_status infq_corpus_read(const char *path, size_t max_bytes, infq_buf *out, 
     }
     infq_filemap_close(&m);
     return st;
-}
-
-bool infq_is_space(uint32_t cp)
-{
-    if (cp < 0x80)
-        return (cp >= 9 && cp <= 13) || (cp >= 0x1c && cp <= 0x20);
-    return cp == 0x85 || cp == 0xa0 || cp == 0x1680 || (cp >= 0x2000 && cp <= 0x200a) || cp == 0x2028 || cp == 0x2029 ||
-           cp == 0x202f || cp == 0x205f || cp == 0x3000;
-}
-
-size_t infq_lstrip(const char *s, size_t n)
-{
-    size_t at = 0, len;
-
-    while (at < n && infq_is_space(infq_utf8_next(s + at, n - at, &len)))
-        at += len;
-    return at;
-}
-
-size_t infq_rstrip(const char *s, size_t n)
-{
-    while (n > 0) {
-        size_t start = n - 1, len;
-        while (start > 0 && n - start < 4 && ((unsigned char)s[start] & 0xc0) == 0x80)
-            start--;
-        if (!infq_is_space(infq_utf8_next(s + start, n - start, &len)) || start + len != n)
-            break;
-        n = start;
-    }
-    return n;
-}
-
-int64_t infq_count_words(const char *s, size_t n)
-{
-    int64_t words = 1;
-    bool in_space = false;
-    size_t len;
-
-    for (size_t at = 0; at < n; at += len) {
-        bool space = infq_is_space(infq_utf8_next(s + at, n - at, &len));
-        words += space && !in_space;
-        in_space = space;
-    }
-    return words;
 }
 
 /* Appends s with every occurrence of `from` replaced, left to right. */
@@ -193,93 +149,6 @@ void infq_clean_hellaswag(const char *s, size_t n, infq_buf *out)
     out->failed |= a.failed || b.failed;
     infq_buf_deinit(&a);
     infq_buf_deinit(&b);
-}
-
-static void put_cp(infq_buf *out, uint32_t cp)
-{
-    char u[4];
-
-    infq_buf_add(out, u, infq_utf8_put(cp, u));
-}
-
-static bool is_cased(uint32_t cp)
-{
-    utf8proc_int32_t c = (utf8proc_int32_t)cp;
-    utf8proc_category_t k = utf8proc_category(c);
-
-    return k == UTF8PROC_CATEGORY_LU || k == UTF8PROC_CATEGORY_LL || k == UTF8PROC_CATEGORY_LT;
-}
-
-static bool is_case_ignorable(uint32_t cp)
-{
-    utf8proc_category_t k = utf8proc_category((utf8proc_int32_t)cp);
-
-    return k == UTF8PROC_CATEGORY_MN || k == UTF8PROC_CATEGORY_ME || k == UTF8PROC_CATEGORY_CF || k == UTF8PROC_CATEGORY_LM ||
-           k == UTF8PROC_CATEGORY_SK || cp == '\'' || cp == '.' || cp == ':' || cp == 0xb7 || cp == 0x2019;
-}
-
-/* Greek capital sigma at the end of a word: a cased letter before it, none after it (Unicode 3.13). */
-static bool is_final_sigma(const char *s, size_t n, size_t at, size_t len)
-{
-    bool before = false;
-    size_t i, l;
-
-    for (i = 0; i < at; i += l) {
-        uint32_t cp = infq_utf8_next(s + i, n - i, &l);
-        if (!is_case_ignorable(cp))
-            before = is_cased(cp);
-    }
-    if (!before)
-        return false;
-    for (i = at + len; i < n; i += l) {
-        uint32_t cp = infq_utf8_next(s + i, n - i, &l);
-        if (!is_case_ignorable(cp))
-            return !is_cased(cp);
-    }
-    return true;
-}
-
-static void put_lower(const char *s, size_t n, size_t at, infq_buf *out)
-{
-    size_t len;
-    uint32_t cp = infq_utf8_next(s + at, n - at, &len);
-
-    if (cp == 0x130) { // the only lower case of two code points
-        put_cp(out, 'i');
-        put_cp(out, 0x307);
-    } else if (cp == 0x3a3) {
-        put_cp(out, is_final_sigma(s, n, at, len) ? 0x3c2 : 0x3c3);
-    } else {
-        put_cp(out, (uint32_t)utf8proc_tolower((utf8proc_int32_t)cp));
-    }
-}
-
-void infq_capitalize(const char *s, size_t n, infq_buf *out)
-{
-    size_t len = 0;
-
-    if (n > 0) {
-        uint32_t cp = infq_utf8_next(s, n, &len);
-        if (cp == 0xdf)
-            infq_buf_str(out, "Ss");
-        else
-            put_cp(out, (uint32_t)utf8proc_totitle((utf8proc_int32_t)cp));
-    }
-    for (size_t at = len; at < n; at += len) {
-        infq_utf8_next(s + at, n - at, &len);
-        put_lower(s, n, at, out);
-    }
-}
-
-void infq_lower_first(const char *s, size_t n, infq_buf *out)
-{
-    size_t len = 0;
-
-    if (n > 0) {
-        infq_utf8_next(s, n, &len);
-        put_lower(s, len, 0, out);
-    }
-    infq_buf_add(out, s + len, n - len);
 }
 
 /* Trims white space between each open mark and the next close mark. */

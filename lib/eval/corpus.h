@@ -5,24 +5,13 @@
 #include <stdint.h>
 
 #include "lib/base/buf.h"
+#include "lib/base/text.h"
 
 /* Whole file, plain or gzip (told by its first bytes); at most max_bytes after unpacking. Appends to out. */
 infq_status infq_corpus_read(const char *path, size_t max_bytes, infq_buf *out, infq_err *err);
 
-/* White space as Python's str.isspace sees it: the rule behind trailing blanks and word counts. */
-bool infq_is_space(uint32_t cp);
-/* Bytes of s[0..n) without trailing (leading) white space: new length (offset of the first other byte). */
-size_t infq_rstrip(const char *s, size_t n);
-size_t infq_lstrip(const char *s, size_t n);
-/* Fields of a split at runs of white space, empty ones at the ends counted: at least 1. */
-int64_t infq_count_words(const char *s, size_t n);
-
 /* HellaSwag's cleaning: trim, " [title]" becomes ". ", bracketed parts go, two blanks become one (one pass). Appends. */
 void infq_clean_hellaswag(const char *s, size_t n, infq_buf *out);
-/* First character in title case, the rest in lower case, as Python's str.capitalize. Appends. */
-void infq_capitalize(const char *s, size_t n, infq_buf *out);
-/* First character in lower case, the rest as it is. Appends. */
-void infq_lower_first(const char *s, size_t n, infq_buf *out);
 /* WikiText back to ordinary typography, in the order of specs 6.2. Appends. */
 infq_status infq_detokenize_wikitext(const char *s, size_t n, infq_buf *out, infq_err *err);
 
