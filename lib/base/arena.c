@@ -126,3 +126,12 @@ void infq_arena_release(infq_arena *a, infq_mark m)
         c->used = m.used;
     }
 }
+
+size_t infq_arena_bytes(const infq_arena *a)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < a->n; i++)
+        n += a->chunks[i].cap;
+    return n;
+}

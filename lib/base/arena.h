@@ -22,5 +22,6 @@ infq_status infq_arena_strdup(infq_arena *a, const char *s, char **out, infq_err
 
 infq_mark infq_arena_mark(const infq_arena *a);
 void infq_arena_release(infq_arena *a, infq_mark m);  /* frees all allocated after m */
+size_t infq_arena_bytes(const infq_arena *a);                  /* held from the heap */
 
 #endif
