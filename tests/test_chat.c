@@ -31,7 +31,8 @@ static void refuses(const char *text, const char *vars, infq_status code, const 
     infq_buf out;
     infq_status st = render(text, vars, &out);
 
-    ck_assert_msg(st == code, "template <%.200s>: status %d (%s), wanted %d; text <%.200s>", text, st, st ? err.msg : "", code, out.data);
+    ck_assert_msg(st == code, "template <%.200s>: status %d (%s), wanted %d; text <%.200s>", text, st, st ? err.msg : "", code,
+                  out.data);
     ck_assert_msg(strstr(err.msg, says) != NULL, "template <%.200s>: <%s> does not say <%s>", text, err.msg, says);
     ck_assert_uint_eq(out.n, 0);
     infq_buf_deinit(&out);
@@ -111,7 +112,8 @@ START_TEST(expressions_follow_python)
     renders("{{ x }} {{ y }} {{ z }}", "{\"x\": 1.0, \"y\": 1, \"z\": [1, 2.50, null, true, \"it's\"]}",
             "1.0 1 [1, 2.5, None, True, \"it's\"]");
     renders("{{ 'é' in 'café' }} {{ 1 < 2 < 3 }} {{ 1 < 3 < 2 }} {{ not 1 == 2 }}", "{}", "True True False True");
-    renders("{{ 'añb'[1] }} {{ 'añb'[-1] }} {{ 'añb'[::-1] }} {{ 'añb'[1:] }} {{ [1,2,3][:-1] }}", "{}", "ñ b bña ñb [1, 2]");
+    renders("{{ 'añb'[1] }} {{ 'añb'[-1] }} {{ 'añb'[::-1] }} {{ 'añb'[1:] }} {{ [1,2,3][:-1] }}", "{}",
+            "ñ b bña ñb [1, 2]");
     renders("{{ (1,) }} {{ (1, 'a') }} {{ () }} {{ {'a': 1} }}", "{}", "(1,) (1, 'a') () {'a': 1}");
     renders("{{ 'a' 'b' ~ 1 ~ none }}", "{}", "ab1None");
     renders("{{ x | default('d') }} {{ '' | default('e', true) }} {{ x is defined }} {{ x }}.", "{}", "d e False .");
@@ -126,10 +128,11 @@ START_TEST(statements_scope_their_names)
     renders("{% set x = 1 %}{% for i in range(3) %}{% set x = i %}{% endfor %}{{ x }}", "{}", "1");
     renders("{% set n = namespace(x=1) %}{% for i in range(3) %}{% set n.x = i %}{% endfor %}{{ n.x }}", "{}", "2");
     renders("{% for i in [] %}a{% else %}none{% endfor %}", "{}", "none");
-    renders("{% for i in range(9) if i % 2 %}{{ loop.index }}/{{ loop.length }}:{{ i }} {% endfor %}", "{}", "1/4:1 2/4:3 3/4:5 4/4:7 ");
+    renders("{% for i in range(9) if i % 2 %}{{ loop.index }}/{{ loop.length }}:{{ i }} {% endfor %}", "{}",
+            "1/4:1 2/4:3 3/4:5 4/4:7 ");
     renders("{% for k, v in {'a': 1, 'b': 2}.items() %}{{ k }}{{ v }}{% endfor %}", "{}", "a1b2");
-    renders("{% for i in range(5) %}{% if i == 1 %}{% continue %}{% endif %}{% if i == 3 %}{% break %}{% endif %}{{ i }}{% endfor %}",
-            "{}", "02");
+    renders("{% for i in range(5) %}{% if i == 1 %}{% continue %}{% endif %}{% if i == 3 %}{% break %}{% endif %}"
+            "{{ i }}{% endfor %}", "{}", "02");
     renders("{% macro m(a, b=2) %}{{ a }}{{ b }}{% endmacro %}{{ m(1) }}{{ m(1, b=3) }}", "{}", "1213");
     renders("{% set t | upper %}a{{ 1 }}{% endset %}{{ t }}", "{}", "A1");
     renders("{% set a, b = 1, 2 %}{{ a + b }}", "{}", "3");
@@ -141,7 +144,8 @@ START_TEST(filters_follow_jinja)
 {
     renders("{{ ['b', 'A', 'c'] | sort | join(',') }} {{ [3, 1, 2] | sort(reverse=true) }}", "{}", "A,b,c [3, 2, 1]");
     renders("{{ 'a b c d e f g h' | truncate(9) }}", "{}", "a b c...");
-    renders("{{ [{'r': 'x', 'n': 1}, {'r': 'y', 'n': 2}] | selectattr('r', 'equalto', 'y') | map(attribute='n') | list }}", "{}", "[2]");
+    renders("{{ [{'r': 'x', 'n': 1}, {'r': 'y', 'n': 2}] | selectattr('r', 'equalto', 'y') | map(attribute='n') | list }}",
+            "{}", "[2]");
     renders("{{ 'a\n\nb' | indent(2) }}|{{ 'a\nb' | indent(2, true) }}", "{}", "a\n\n  b|  a\n  b");
     renders("{{ {'b': 1, 'a': [], 'c': {}} | tojson(indent=2) }}", "{}", "{\n  \"b\": 1,\n  \"a\": [],\n  \"c\": {}\n}");
     renders("{{ 'é\"\\\\' | tojson }} {{ 'é' | tojson(ensure_ascii=true) }}", "{}", "\"é\\\"\\\\\" \"\\u00e9\"");
@@ -173,7 +177,8 @@ START_TEST(what_jinja_refuses_is_malformed)
     refuses("{% endif %}", "{}", INFQ_E_FORMAT, "endif");
     refuses("{{ 'a' + 1 }}", "{}", INFQ_E_FORMAT, "cannot be added");
     refuses("{{ x.y.z }}", "{\"x\": {}}", INFQ_E_FORMAT, "y is undefined");
-    refuses("\n{{ raise_exception('No ' ~ 'way') }}", "{}", INFQ_E_FORMAT, "line 2: the template refuses the conversation: No way");
+    refuses("\n{{ raise_exception('No ' ~ 'way') }}", "{}", INFQ_E_FORMAT,
+            "line 2: the template refuses the conversation: No way");
     refuses("{% break %}", "{}", INFQ_E_FORMAT, "outside a loop");
     refuses("{{ (1 }}", "{}", INFQ_E_FORMAT, "line 1");
     refuses("{{ 'abc }}", "{}", INFQ_E_FORMAT, "does not end");
@@ -186,8 +191,8 @@ END_TEST
 START_TEST(a_hostile_template_takes_bounded_steps_and_memory)
 {
     char deep[5000];
-
-    refuses("{% for a in range(9999) %}{% for b in range(9999) %}x{% endfor %}{% endfor %}", "{}", INFQ_E_UNSUPPORTED, "takes more than");
+    refuses("{% for a in range(9999) %}{% for b in range(9999) %}x{% endfor %}{% endfor %}", "{}", INFQ_E_UNSUPPORTED,
+            "takes more than");
     refuses("{% set n = namespace(x='aaaaaaaaaaaaaaaa') %}{% for i in range(60) %}{% set n.x = n.x + n.x %}{% endfor %}", "{}",
             INFQ_E_UNSUPPORTED, "bytes");
     refuses("{% set n = namespace(x=[]) %}{% for i in range(999) %}{% set n.x = [n.x] %}{% endfor %}", "{}", INFQ_E_UNSUPPORTED,
@@ -209,7 +214,6 @@ static void put(const char *dir, const char *name, const char *text)
 {
     char path[512];
     FILE *f;
-
     snprintf(path, sizeof(path), "%s/%s", dir, name);
     f = fopen(path, "w");
     ck_assert_ptr_nonnull(f);
@@ -224,7 +228,7 @@ static void prompt_of(const char *dir, const char *system, const char *want)
 
     infq_buf_init(&out);
     ck_ok(infq_chat_open(dir, &c, &err), err);
-    ck_ok(infq_chat_prompt(c, system, "hi", 2, &out, &err), err);
+    ck_ok(infq_chat_prompt(c, system, "hi", 2, NULL, &out, &err), err);
     ck_assert_str_eq(out.data, want);
     infq_buf_deinit(&out);
     infq_chat_free(c);
@@ -238,12 +242,14 @@ START_TEST(a_folder_gives_its_template_and_tokens)
     infq_chat *c = NULL;
 
     ck_assert_int_eq(infq_chat_open(dir, &c, &err), INFQ_E_NOT_FOUND);
-    snprintf(config, sizeof(config), "{\"bos_token\": \"<s>\", \"eos_token\": {\"content\": \"</s>\"}, \"chat_template\": \"%s\"}", text);
+    snprintf(config, sizeof(config),
+            "{\"bos_token\": \"<s>\", \"eos_token\": {\"content\": \"</s>\"}, \"chat_template\": \"%s\"}", text);
     put(dir, "tokenizer_config.json", config);
     prompt_of(dir, NULL, "<s>[user]hi</s>");
     prompt_of(dir, "S", "<s>[system]S</s>[user]hi</s>");
     snprintf(config, sizeof(config),
-             "{\"chat_template\": [{\"name\": \"tool_use\", \"template\": \"no\"}, {\"name\": \"default\", \"template\": \"yes\"}]}");
+             "{\"chat_template\": [{\"name\": \"tool_use\", \"template\": \"no\"}, "
+             "{\"name\": \"default\", \"template\": \"yes\"}]}");
     put(dir, "tokenizer_config.json", config);
     prompt_of(dir, NULL, "yes");
     put(dir, "chat_template.jinja", "file {{ strftime_now('%d %b %Y') }}\n");

@@ -1,9 +1,11 @@
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "lib/base/cpu.h"
 #include "lib/base/par.h"
-#include "lib/io/tokenizer.h"
+#include "lib/eval/score.h"
+#include "lib/io/chat.h"
 #include "lib/model/model.h"
 #include "tools/cmd.h"
 #include "tools/commands.h"
@@ -11,15 +13,17 @@
 #define NAME "infq generate"
 
 typedef struct {
-    const char *prompt, *backend;
+    const char *prompt, *system, *backend;
     int64_t max_tokens, top_k, seed, threads;
     double temperature, top_p;
-    bool json, quiet;
+    bool chat, json, quiet;
 } options;
 
 #define AT(member) offsetof(options, member)
 static const opt_row rows[] = {
     { "prompt", 'p', OPT_STR, "TEXT", "text to go on from (empty: from BOS)", AT(prompt), 0, 0 },
+    { "chat", 0, OPT_FLAG, NULL, "the prompt is a user's message: rendered with the model's chat template", AT(chat), 0, 0 },
+    { "system", 0, OPT_STR, "TEXT", "with --chat: the system message in front", AT(system), 0, 0 },
     { "max-tokens", 'n', OPT_I64, "N", "tokens to generate at most (64)", AT(max_tokens), 1, 1e6 },
     { "temperature", 0, OPT_F64, "X", "0 takes the likeliest token, 1 samples as the model says (0)", AT(temperature), 0, 100 },
     { "top-k", 0, OPT_I64, "N", "sample from the N likeliest tokens (0: all)", AT(top_k), 0, 1e6 },
@@ -33,7 +37,8 @@ static const opt_row rows[] = {
 static const opt_spec spec = {
     NAME, "[options] MODEL", "Writes text with a model, to look at it.",
     "The text follows the prompt on standard output as it is made; it ends at an end-of-sequence token or after\n"
-    "--max-tokens. Special tokens written out in the prompt count as such.",
+    "--max-tokens. Special tokens written out in the prompt count as such. With --chat a template that asks for the\n"
+    "day is told today's; one BOS token stands in front where the tokenizer adds one, never two.",
     rows, sizeof(rows) / sizeof(rows[0]), 1, 1,
 };
 
@@ -87,6 +92,40 @@ static infq_status show(session *s, bool print, bool last, infq_err *err)
     return infq_buf_status(&s->text, err);
 }
 
+// The rendered chat template of the folder.
+static infq_status render(const char *path, const options *o, infq_buf *to, infq_err *err)
+{
+    infq_chat *c = NULL;
+    time_t now = time(NULL);
+    struct tm tm;
+    char date[16];
+    infq_status st;
+
+    INFQ_TRY(infq_chat_open(path, &c, err));
+    strftime(date, sizeof(date), "%Y-%m-%d", localtime_r(&now, &tm));
+    st = infq_chat_prompt(c, o->system, o->prompt, strlen(o->prompt), date, to, err);
+    infq_chat_free(c);
+    return st;
+}
+
+static infq_status encode_prompt(session *s, const char *path, const options *o, infq_err *err)
+{
+    infq_buf text;
+    infq_status st = INFQ_E_OK;
+
+    infq_buf_init(&text);
+    if (o->chat)
+        st = render(path, o, &text, err);
+    else
+        infq_buf_str(&text, o->prompt);
+    if (!st)
+        st = infq_buf_status(&text, err);
+    if (!st)
+        st = infq_encode_text(s->tok, INFQ_BOS_MODEL, text.data, text.n, &s->ids, err);
+    infq_buf_deinit(&text);
+    return st;
+}
+
 static infq_status open_all(session *s, const char *path, const options *o, const infq_log *log, infq_err *err)
 {
     infq_model_options mo = infq_model_options_default();
@@ -106,7 +145,7 @@ static infq_status open_all(session *s, const char *path, const options *o, cons
     if (s->n_choices > c->vocab)
         return infq_err_set(err, INFQ_E_FORMAT, "%s: the tokenizer has %lld ids, the embedding only %lld rows", path,
                             (long long)s->n_choices, (long long)c->vocab);
-    INFQ_TRY(infq_tokenizer_encode(s->tok, o->prompt, strlen(o->prompt), INFQ_TOK_SPECIAL, &s->ids, err));
+    INFQ_TRY(encode_prompt(s, path, o, err));
     if (s->ids.n == 0 && infq_tokenizer_prefix(s->tok) >= 0)
         infq_ids_push(&s->ids, infq_tokenizer_prefix(s->tok));
     INFQ_TRY(infq_ids_status(&s->ids, err));
@@ -187,6 +226,16 @@ static infq_status run(session *s, const options *o, infq_err *err)
     return c.st;
 }
 
+// BOS tokens that the prompt begins with: more than one is a mistake of template and tokenizer together.
+static int64_t leading_bos(const session *s)
+{
+    size_t n = 0;
+
+    while (n < s->n_prompt && s->ids.data[n] == infq_tokenizer_bos(s->tok))
+        n++;
+    return (int64_t)n;
+}
+
 static infq_status finish(session *s, const options *o, infq_err *err)
 {
     infq_buf doc;
@@ -202,6 +251,7 @@ static infq_status finish(session *s, const options *o, infq_err *err)
     infq_jw_obj(&w);
     infq_jw_key_str(&w, "schema", "infq.generate.v1");
     infq_jw_key_i64(&w, "prompt_tokens", (int64_t)s->n_prompt);
+    infq_jw_key_i64(&w, "prompt_bos", leading_bos(s));
     infq_jw_key(&w, "tokens");
     infq_jw_arr(&w);
     for (size_t i = s->n_prompt; i < s->ids.n; i++)
@@ -221,7 +271,7 @@ static infq_status finish(session *s, const options *o, infq_err *err)
 
 int cmd_generate(int argc, char **argv)
 {
-    options o = { "", "auto", 64, 0, 1, 0, 0, 1, false, false };
+    options o = { .prompt = "", .backend = "auto", .max_tokens = 64, .seed = 1, .top_p = 1 };
     session s;
     cmd_sink sink;
     infq_log log;
@@ -234,6 +284,10 @@ int cmd_generate(int argc, char **argv)
         return cmd_fail(NAME, &err);
     if (done)
         return 0;
+    if (o.system && !o.chat) {
+        infq_err_set(&err, INFQ_E_USAGE, "--system needs --chat");
+        return cmd_fail(NAME, &err);
+    }
     infq_par_threads_set((int)o.threads);
     memset(&s, 0, sizeof(s));
     infq_ids_init(&s.ids);

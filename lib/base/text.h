@@ -1,5 +1,5 @@
-/* Unicode text as the methods of Python's str see it: the rules behind published prompts, counts and checks. Broken UTF-8 counts as
- * U+FFFD. Categories and simple case mappings are utf8proc's. */
+/* Unicode text as the methods of Python's str see it: the rules behind published prompts, counts and checks. Broken UTF-8
+ * counts as U+FFFD. Categories and simple case mappings are utf8proc's. */
 #ifndef INFQ_BASE_TEXT_H
 #define INFQ_BASE_TEXT_H
 

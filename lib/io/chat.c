@@ -162,7 +162,8 @@ static infq_status run(chat_run *r, const char *vars, size_t n_vars)
     return infq_chat_exec(r, c->body, &flow);
 }
 
-infq_status infq_chat_render(const infq_chat *c, const char *vars, size_t n_vars, const char *date, infq_buf *out, infq_err *err)
+infq_status infq_chat_render(const infq_chat *c, const char *vars, size_t n_vars, const char *date, infq_buf *out,
+                             infq_err *err)
 {
     chat_scope top;
     infq_buf text;
@@ -184,7 +185,8 @@ infq_status infq_chat_render(const infq_chat *c, const char *vars, size_t n_vars
     return st ? infq_err_in(err, "chat template") : INFQ_E_OK;
 }
 
-infq_status infq_chat_prompt(const infq_chat *c, const char *system, const char *user, size_t n_user, infq_buf *out, infq_err *err)
+infq_status infq_chat_prompt(const infq_chat *c, const char *system, const char *user, size_t n_user, const char *date,
+                             infq_buf *out, infq_err *err)
 {
     infq_buf vars;
     infq_jw w;
@@ -197,8 +199,7 @@ infq_status infq_chat_prompt(const infq_chat *c, const char *system, const char 
     infq_jw_arr(&w);
     for (int i = system ? 0 : 1; i < 2; i++) {
         infq_jw_obj(&w);
-        infq_jw_key(&w, "role");
-        infq_jw_str(&w, i == 0 ? "system" : "user");
+        infq_jw_key_str(&w, "role", i == 0 ? "system" : "user");
         infq_jw_key(&w, "content");
         if (i == 0)
             infq_jw_str(&w, system);
@@ -210,7 +211,7 @@ infq_status infq_chat_prompt(const infq_chat *c, const char *system, const char 
     infq_jw_end_obj(&w);
     st = infq_buf_status(&vars, err);
     if (!st)
-        st = infq_chat_render(c, vars.data, vars.n, NULL, out, err);
+        st = infq_chat_render(c, vars.data, vars.n, date, out, err);
     infq_buf_deinit(&vars);
     return st;
 }

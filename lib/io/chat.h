@@ -1,6 +1,6 @@
-/* Chat templates: the part of Jinja that model families use, read as transformers reads it (trim_blocks and lstrip_blocks on, break and
- * continue allowed, `generation` tags transparent, tojson as plain JSON). Format and limits: docs/format/chat.md. A construct that is not
- * in the part is UNSUPPORTED by name and line: a wrong prompt is never made.
+/* Chat templates: the part of Jinja that model families use, read as transformers reads it (trim_blocks and lstrip_blocks on,
+ * break and continue allowed, `generation` tags transparent, tojson as plain JSON). Format and limits: docs/format/chat.md.
+ * A construct that is not in the part is UNSUPPORTED by name and line: a wrong prompt is never made.
  *
  * Templates come from downloaded files: reading and running them takes bounded memory, depth and number of steps. */
 #ifndef INFQ_IO_CHAT_H
@@ -21,11 +21,12 @@ const char *infq_chat_digest(const infq_chat *c); /* SHA-256 of the template's t
 /* Day that strftime_now() tells when the caller gives none, so that stored prompts can be made again. */
 #define INFQ_CHAT_DATE "2024-07-26"
 
-/* Renders with the variables of a JSON object ("messages" and what else the template reads); they come before the folder's tokens.
+/* Renders with the variables of a JSON object ("messages" and what else the template reads); they hide the folder's tokens.
  * Absent here: add_generation_prompt = true, tools = documents = null. date: "YYYY-MM-DD", NULL for INFQ_CHAT_DATE.
  * Appends to out. FORMAT when the template raises an exception or does what Jinja refuses; UNSUPPORTED names what we lack. */
 infq_status infq_chat_render(const infq_chat *c, const char *vars, size_t n_vars, const char *date, infq_buf *out, infq_err *err);
 /* One user message, behind a system message if that is not NULL. */
-infq_status infq_chat_prompt(const infq_chat *c, const char *system, const char *user, size_t n_user, infq_buf *out, infq_err *err);
+infq_status infq_chat_prompt(const infq_chat *c, const char *system, const char *user, size_t n_user, const char *date,
+                             infq_buf *out, infq_err *err);
 
 #endif

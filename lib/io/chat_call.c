@@ -198,7 +198,8 @@ void infq_chat_strip(const char **s, size_t *n, const chat_value *chars, bool le
     }
 }
 
-infq_status infq_chat_replace(chat_run *r, const chat_value *s, const chat_value *from, const chat_value *to, int64_t count, chat_value *out)
+infq_status infq_chat_replace(chat_run *r, const chat_value *s, const chat_value *from, const chat_value *to, int64_t count,
+                             chat_value *out)
 {
     const char *at = s->u.str.s, *end = at + s->u.str.n;
     infq_buf t;
@@ -318,7 +319,7 @@ static infq_status m_rsplit(chat_run *r, const chat_value *s, const chat_args *a
         return infq_chat_fail(r, INFQ_E_UNSUPPORTED, "rsplit at white space with a limit");
     INFQ_TRY(infq_chat_list_new(r, out));
     for (int64_t at; out->u.list->n < n && (at = find_last(s->u.str.s, end, &sep)) >= 0; end = (size_t)at)
-        INFQ_TRY(infq_chat_list_add(r, out->u.list, infq_chat_strn(s->u.str.s + at + sep.u.str.n, end - (size_t)at - sep.u.str.n)));
+        INFQ_TRY(add_part(r, out, s->u.str.s + (size_t)at + sep.u.str.n, s->u.str.s + end));
     INFQ_TRY(infq_chat_list_add(r, out->u.list, infq_chat_strn(s->u.str.s, end)));
     for (int64_t i = 0, k = out->u.list->n - 1; i < k; i++, k--) {
         part = out->u.list->v[i];
@@ -328,7 +329,8 @@ static infq_status m_rsplit(chat_run *r, const chat_value *s, const chat_args *a
     return INFQ_E_OK;
 }
 
-static infq_status strip(chat_run *r, const char *name, const chat_value *s, const chat_args *a, bool left, bool right, chat_value *out)
+static infq_status strip(chat_run *r, const char *name, const chat_value *s, const chat_args *a, bool left, bool right,
+                         chat_value *out)
 {
     chat_value chars = infq_chat_none();
 

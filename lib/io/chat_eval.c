@@ -239,7 +239,8 @@ static infq_status binary(chat_run *r, const chat_node *n, chat_value *out)
         return integers(r, n->op, integer(&a), integer(&b), out);
     if ((is_integer(&a) || a.type == CHAT_FLOAT) && (is_integer(&b) || b.type == CHAT_FLOAT))
         return reals(r, n->op, real(&a), real(&b), out);
-    return infq_chat_fail(r, INFQ_E_FORMAT, "no such arithmetic for a %s and a %s", infq_chat_type_name(&a), infq_chat_type_name(&b));
+    return infq_chat_fail(r, INFQ_E_FORMAT, "no such arithmetic for a %s and a %s", infq_chat_type_name(&a),
+                          infq_chat_type_name(&b));
 }
 
 static infq_status compare_once(chat_run *r, chat_op op, const chat_value *a, const chat_value *b, bool *out)

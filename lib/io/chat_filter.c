@@ -263,6 +263,7 @@ static infq_status f_int(chat_run *r, const chat_value *v, const chat_args *a, c
     char text[64];
     const char *s = v->u.str.s;
     size_t n = v->u.str.n;
+    int64_t whole;
     double f;
 
     INFQ_TRY(infq_chat_args_check(r, "int", a, 0, 1, "default"));
@@ -278,8 +279,8 @@ static infq_status f_int(chat_run *r, const chat_value *v, const chat_args *a, c
             return INFQ_E_OK;
         memcpy(text, s, n);
         text[n] = '\0';
-        if (strspn(text, "+-0123456789") == n && infq_parse_i64(text[0] == '+' ? text + 1 : text, INT64_MIN, INT64_MAX, &out->u.i))
-            out->type = CHAT_INT;
+        if (strspn(text, "+-0123456789") == n && infq_parse_i64(text + (text[0] == '+'), INT64_MIN, INT64_MAX, &whole))
+            *out = infq_chat_int(whole);
         else if (strspn(text, "+-0123456789.eE") == n && infq_parse_f64(text, -9e18, 9e18, &f))
             *out = infq_chat_int((int64_t)f);
     }
@@ -573,7 +574,8 @@ static chat_args rest(const chat_args *a, int skip)
     return b;
 }
 
-static infq_status named_row(chat_run *r, const chat_value *name, const char *what, const void *(*find)(const char *), const void **out)
+static infq_status named_row(chat_run *r, const chat_value *name, const char *what, const void *(*find)(const char *),
+                             const void **out)
 {
     char text[40];
 

@@ -74,9 +74,9 @@ typedef enum {
     /* statements */
     CHAT_N_TEXT, CHAT_N_PRINT, CHAT_N_IF, CHAT_N_FOR, CHAT_N_SET, CHAT_N_SET_BLOCK, CHAT_N_MACRO, CHAT_N_BREAK, CHAT_N_CONTINUE,
     /* expressions */
-    CHAT_N_CONST, CHAT_N_NAME, CHAT_N_LIST, CHAT_N_TUPLE, CHAT_N_DICT, CHAT_N_COND, CHAT_N_AND, CHAT_N_OR, CHAT_N_NOT, CHAT_N_COMPARE,
-    CHAT_N_BINARY, CHAT_N_CONCAT, CHAT_N_NEG, CHAT_N_POS, CHAT_N_ATTR, CHAT_N_ITEM, CHAT_N_SLICE, CHAT_N_CALL, CHAT_N_FILTER,
-    CHAT_N_TEST,
+    CHAT_N_CONST, CHAT_N_NAME, CHAT_N_LIST, CHAT_N_TUPLE, CHAT_N_DICT, CHAT_N_COND, CHAT_N_AND, CHAT_N_OR, CHAT_N_NOT,
+    CHAT_N_COMPARE, CHAT_N_BINARY, CHAT_N_CONCAT, CHAT_N_NEG, CHAT_N_POS, CHAT_N_ATTR, CHAT_N_ITEM, CHAT_N_SLICE, CHAT_N_CALL,
+    CHAT_N_FILTER, CHAT_N_TEST,
     CHAT_N_ARG,      /* of calls: a = value, name set for keywords */
     CHAT_N_PAIR      /* of dicts: a = key, b = value */
 } chat_node_kind;
@@ -94,7 +94,7 @@ struct chat_node {
     const char *name;    /* NAME, ATTR, FILTER, TEST, MACRO, ARG */
     const void *row;     /* FILTER, TEST: row of the table */
     chat_node *a, *b, *c;
-    chat_node *args;     /* CALL, FILTER, TEST: chain of ARG; LIST, TUPLE, DICT, CONCAT: chain; COMPARE: chain of operands with op */
+    chat_node *args;     /* chain: of ARG (CALL, FILTER, TEST), of members (LIST, DICT, CONCAT), of operands with op (COMPARE) */
     chat_node *body, *other;  /* statements: chains */
     chat_node *next;
 };
@@ -213,8 +213,10 @@ void infq_chat_arg(const chat_args *a, int i, const char *name, chat_value *out)
 infq_status infq_chat_args_check(chat_run *r, const char *what, const chat_args *a, int lo, int hi, const char *names);
 /* Python's split, strip, replace, shared by filters and methods. */
 void infq_chat_strip(const char **s, size_t *n, const chat_value *chars, bool left, bool right);
-infq_status infq_chat_replace(chat_run *r, const chat_value *s, const chat_value *from, const chat_value *to, int64_t count, chat_value *out);
-infq_status infq_chat_case(chat_run *r, const char *how, const chat_value *s, chat_value *out); /* "upper", "lower", "capitalize", "title" */
+infq_status infq_chat_replace(chat_run *r, const chat_value *s, const chat_value *from, const chat_value *to, int64_t count,
+                             chat_value *out);
+/* how: "upper", "lower", "capitalize" */
+infq_status infq_chat_case(chat_run *r, const char *how, const chat_value *s, chat_value *out);
 
 /* chat_filter.c */
 const void *infq_chat_filter_find(const char *name);  /* NULL: we lack it */

@@ -1,4 +1,5 @@
-/* JSON in and out of chat templates. cJSON does not tell 1 from 1.0, which Python prints differently, so numbers are read here. */
+/* JSON in and out of chat templates. cJSON does not tell 1 from 1.0, which Python prints differently, so numbers are
+ * read here. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

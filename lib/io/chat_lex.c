@@ -1,5 +1,5 @@
-/* Lexer of chat templates: tags, white space control, literals. Rules: Jinja's lexer with trim_blocks and lstrip_blocks on, newlines
- * read as "\n", one newline at the end of the template dropped. */
+/* Lexer of chat templates: tags, white space control, literals. Rules: Jinja's lexer with trim_blocks and lstrip_blocks on,
+ * newlines read as "\n", one newline at the end of the template dropped. */
 #include "lib/io/chat_lex.h"
 
 #include <errno.h>
@@ -69,8 +69,8 @@ static void skip_space(lexer *l)
     advance(l, l->at + infq_lstrip(l->s + l->at, l->n - l->at));
 }
 
-/* Text in front of a tag, at [from, to): `sign` is the character behind the tag's opening. Blocks and comments lose the blanks of their
- * line in front of them. */
+/* Text in front of a tag, at [from, to): `sign` is the character behind the tag's opening. Blocks and comments lose the
+ * blanks of their line in front of them. */
 static infq_status add_text(lexer *l, size_t from, size_t to, char sign, bool is_print)
 {
     size_t end = to, start;
@@ -349,10 +349,13 @@ static bool is_word_tag(const lexer *l, size_t at, const char *word, size_t *end
     i += strlen(word);
     i += infq_lstrip(l->s + i, l->n - i);
     *end = i;
-    return l->n - i >= 2 && (memcmp(l->s + i, "%}", 2) == 0 || (l->n - i >= 3 && strchr("-+", l->s[i]) && memcmp(l->s + i + 1, "%}", 2) == 0));
+    if (l->n - i >= 3 && (l->s[i] == '-' || l->s[i] == '+'))
+        i++;
+    return l->n - i >= 2 && memcmp(l->s + i, "%}", 2) == 0;
 }
 
-/* {% raw %} ... {% endraw %}; l->at is at the first tag's sign and word, `end` behind them. Of the first tag only "-" takes white space. */
+/* {% raw %} ... {% endraw %}; l->at is at the first tag's sign and word, `end` behind them. Of the first tag
+ * only "-" takes white space. */
 static infq_status raw(lexer *l, size_t end)
 {
     size_t from, close;

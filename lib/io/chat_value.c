@@ -65,8 +65,8 @@ chat_value infq_chat_strn(const char *s, size_t n)
 
 const char *infq_chat_type_name(const chat_value *v)
 {
-    static const char *const names[] = { "undefined", "none", "boolean", "integer", "float", "string", "list", "dict", "namespace",
-                                         "macro", "function", "method", "loop" };
+    static const char *const names[] = { "undefined", "none", "boolean", "integer", "float", "string", "list", "dict",
+                                         "namespace", "macro", "function", "method", "loop" };
 
     return names[v->type];
 }

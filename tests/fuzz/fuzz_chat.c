@@ -6,7 +6,8 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static const char vars[] = "{\"messages\": [{\"role\": \"system\", \"content\": \"s\"}, {\"role\": \"user\", \"content\": \"h\xc3\xa9 \\\"q\\\"\"}, "
+static const char vars[] = "{\"messages\": [{\"role\": \"system\", \"content\": \"s\"}, "
+                           "{\"role\": \"user\", \"content\": \"h\xc3\xa9 \\\"q\\\"\"}, "
                            "{\"role\": \"assistant\", \"content\": [{\"type\": \"text\", \"text\": \"t\"}], \"n\": [1, 2.5, null]}]}";
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
