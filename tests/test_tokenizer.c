@@ -298,6 +298,66 @@ START_TEST(merges_as_strings_and_as_pairs_and_added_tokens_with_flags_give_the_s
 }
 END_TEST
 
+START_TEST(the_byte_alphabet_equals_the_stored_one)
+{
+    infq_tok_alphabet a;
+    const cJSON *cp;
+    cJSON *golden;
+    int n = 0;
+
+    TEST_NEEDS_SHARED();
+    golden = test_json(test_shared_path("specs/vectors/byte_level_alphabet.json"));
+    infq_tok_alphabet_init(&a);
+    cJSON_ArrayForEach(cp, infq_json_get(golden, "codepoints")) {
+        char text[4];
+        size_t len = infq_utf8_put((uint32_t)cp->valueint, text);
+
+        ck_assert_msg(a.len[n] == len && memcmp(a.text[n], text, len) == 0, "byte %d", n);
+        ck_assert_int_eq(a.byte_of[cp->valueint], n);
+        n++;
+    }
+    ck_assert_int_eq(n, 256);
+    cJSON_Delete(golden);
+}
+END_TEST
+
+START_TEST(every_stored_split_pattern_is_understood)
+{
+    const cJSON *pattern;
+    cJSON *golden;
+    int n = 0;
+
+    TEST_NEEDS_SHARED();
+    golden = test_json(test_shared_path("specs/vectors/pretokenizer_patterns.json"));
+    cJSON_ArrayForEach(pattern, infq_json_get(golden, "patterns")) {
+        infq_tok_re *re = NULL;
+        infq_tok_match *m = NULL;
+        infq_tok_finder f = { .kind = INFQ_TOK_FIND_REGEX };
+        const char text[] = "It's 12345 l\xc3\xa9gers,  na\xc3\xafve\n\n end ";
+        size_t start, end, at = 0;
+        infq_tok_walk w;
+        bool found = true;
+
+        ck_ok(infq_tok_re_new(pattern->valuestring, pattern->string, &re, &err), err);
+        ck_ok(infq_tok_match_new(&m, &err), err);
+        f.re = re;
+        w = infq_tok_walk_over(&f, m, text, sizeof(text) - 1);
+        for (; found; n += found) { // these patterns leave no character out
+            ck_ok(infq_tok_walk_next(&w, &found, &start, &end, &err), err);
+            if (!found)
+                break;
+            ck_assert_msg(start == at && end > start, "%s: a piece begins at %zu, not %zu", pattern->string, start, at);
+            at = end;
+        }
+        ck_assert_uint_eq(at, sizeof(text) - 1);
+        infq_tok_match_free(m);
+        infq_tok_re_free(re);
+    }
+    ck_assert_int_ge(n, 5 * 9);
+    cJSON_Delete(golden);
+}
+END_TEST
+
 /* ---- bad input ---- */
 
 static void refuses(const char *json, infq_status code, const char *words)
@@ -893,6 +953,8 @@ int main(void)
     tcase_add_test(c, every_component_gives_the_ids_and_texts_of_the_library);
     tcase_add_test(c,
                    merges_as_strings_and_as_pairs_and_added_tokens_with_flags_give_the_stored_ids);
+    tcase_add_test(c, the_byte_alphabet_equals_the_stored_one);
+    tcase_add_test(c, every_stored_split_pattern_is_understood);
     suite_add_tcase(s, c);
     tcase_set_timeout(bad, 120);
     tcase_add_test(bad, unknown_components_are_refused_by_name);

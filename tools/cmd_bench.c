@@ -76,12 +76,13 @@ static void write_json(const outcome *o, infq_buf *to)
 {
     const infq_bench_result *r = &o->r;
     infq_jw w = infq_jw_over(to, 0);
+    char cpu[128];
 
     infq_jw_obj(&w);
     infq_jw_key_str(&w, "schema", "infq.bench.v1");
     infq_jw_key_str(&w, "version", INFQ_VERSION);
     infq_jw_key_str(&w, "model", o->path);
-    infq_jw_key_str(&w, "cpu", infq_cpu_model());
+    infq_jw_key_str(&w, "cpu", infq_cpu_model(cpu, sizeof(cpu)));
     infq_jw_key_str(&w, "cpu_level", infq_cpu_level_name(infq_cpu_level_get()));
     infq_jw_key_i64(&w, "threads", infq_par_threads());
     infq_jw_key_i64(&w, "prompt_tokens", r->options.n_prompt);
@@ -138,10 +139,10 @@ static void write_text(const outcome *o, infq_buf *to)
 {
     static const char *const names[] = { "TTFT", "ITL", "TPOT", "E2E" };
     const infq_bench_result *r = &o->r;
-    char a[32], b[32], c[32], d[32];
+    char a[32], b[32], c[32], d[32], cpu[128];
 
     infq_buf_fmt(to, "%s, %s (%s), %d threads, %lld prompt and %lld new tokens, %lld requests after %lld of warm-up\n\n",
-                 o->path, infq_cpu_model(), infq_cpu_level_name(infq_cpu_level_get()), infq_par_threads(),
+                 o->path, infq_cpu_model(cpu, sizeof(cpu)), infq_cpu_level_name(infq_cpu_level_get()), infq_par_threads(),
                  (long long)r->options.n_prompt, (long long)r->options.n_tokens, (long long)r->options.n_repeats,
                  (long long)r->options.n_warmup);
     infq_buf_fmt(to, "%-6s %10s %10s %10s %10s   %s\n", "ms", "P50", "P90", "P95", "P99", "95 % interval of P90");

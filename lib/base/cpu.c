@@ -79,24 +79,23 @@ const char *infq_cpu_level_name(infq_cpu_level level)
     return (unsigned)level <= INFQ_CPU_VNNI ? level_names[level] : "unknown";
 }
 
-const char *infq_cpu_model(void)
+char *infq_cpu_model(char *out, size_t cap)
 {
-    static char model[128];
     char line[256];
-    FILE *f;
+    FILE *f = fopen("/proc/cpuinfo", "r");
 
-    if (model[0] || !(f = fopen("/proc/cpuinfo", "r")))
-        return model;
-    while (fgets(line, sizeof(line), f)) {
+    snprintf(out, cap, "%s", "");
+    while (f && fgets(line, sizeof(line), f)) {
         char *colon = strchr(line, ':');
         if (strncmp(line, "model name", 10) == 0 && colon) {
             colon[1 + strcspn(colon + 1, "\n")] = '\0';
-            snprintf(model, sizeof(model), "%s", colon + 1 + strspn(colon + 1, " "));
+            snprintf(out, cap, "%s", colon + 1 + strspn(colon + 1, " "));
             break;
         }
     }
-    fclose(f);
-    return model;
+    if (f)
+        fclose(f);
+    return out;
 }
 
 int infq_cpu_count(void)

@@ -18,7 +18,8 @@ infq_cpu_level infq_cpu_level_max(void);        /* of the machine */
 /* For tests: use a lower level from now on. USAGE if the machine lacks it. */
 infq_status infq_cpu_level_set(infq_cpu_level level, infq_err *err);
 const char *infq_cpu_level_name(infq_cpu_level level);
-const char *infq_cpu_model(void);               /* "AMD EPYC ..." from /proc/cpuinfo, "" if unknown */
+/* "AMD EPYC ..." from /proc/cpuinfo into out, "" if unknown. */
+char *infq_cpu_model(char *out, size_t cap);
 int infq_cpu_count(void);                       /* processors we may use (affinity) */
 
 /* Nanoseconds of the monotonic clock. */
