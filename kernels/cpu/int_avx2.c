@@ -8,10 +8,6 @@
 #include "kernels/cpu/cpu_int.h"
 #include "kernels/cpu/prep.inc"
 
-/* Bytes that prefetches run ahead, as in int_vnni.c. */
-#define CODE_AHEAD 8192
-#define SCALE_AHEAD 768
-
 /* 64 columns: even ones against low nibbles, odd ones against high nibbles; lanes 0-3 hold the
  * first 32 columns. */
 typedef struct {
@@ -37,23 +33,9 @@ void infq_prep_u4_avx2(const float *x, int64_t n_cols, const infq_weight *w, uin
 
     (void)w;
     for (int64_t c = 0; c < n_cols; c += 64, b++)
-        for (int g = 0; g < 2; g++) {
-            int64_t at = c + g * PREP_GROUP,
-                    n = n_cols - at < PREP_GROUP ? n_cols - at : PREP_GROUP;
-            int16_t q[PREP_GROUP] = { 0 };
-            float s = n > 0 ? prep_group(x + at, n, q) : 0.0f;
-            for (int i = 0; i < 16; i++) {
-                prep_split(q[2 * i], &b->even_hi[16 * g + i], &b->even_lo[16 * g + i]);
-                prep_split(q[2 * i + 1], &b->odd_hi[16 * g + i], &b->odd_lo[16 * g + i]);
-            }
-            for (int l = 0; l < 4; l++) {
-                int32_t sum = 0;
-                for (int i = 0; i < 8; i++)
-                    sum += q[8 * l + i];
-                b->scale[4 * g + l] = s;
-                b->sum[4 * g + l] = (float)sum;
-            }
-        }
+        for (int g = 0; g < 2; g++)
+            prep_nibbles(x, c + g * PREP_GROUP, n_cols, b->even_hi + 16 * g, b->even_lo + 16 * g,
+                         b->odd_hi + 16 * g, b->odd_lo + 16 * g, b->scale + 4 * g, b->sum + 4 * g);
 }
 
 size_t infq_prep_u8_bytes_avx2(int64_t n_cols)
