@@ -571,6 +571,8 @@ static infq_status filter(chat_run *r, const chat_node *n, chat_value *out)
     chat_value v;
     chat_args a;
 
+    if (strcmp(n->name, "default") == 0 || strcmp(n->name, "d") == 0)
+        r->may_lack = n->a;
     INFQ_TRY(infq_chat_eval(r, n->a, &v));
     INFQ_TRY(eval_args(r, n->args, &a));
     r->line = n->line;
@@ -583,6 +585,8 @@ static infq_status test(chat_run *r, const chat_node *n, chat_value *out)
     chat_args a;
     bool yes;
 
+    if (strcmp(n->name, "defined") == 0 || strcmp(n->name, "undefined") == 0)
+        r->may_lack = n->a;
     INFQ_TRY(infq_chat_eval(r, n->a, &v));
     INFQ_TRY(eval_args(r, n->args, &a));
     r->line = n->line;
@@ -681,6 +685,11 @@ static infq_status item(chat_run *r, const chat_node *n, chat_value *out)
     return infq_chat_subscript(r, &v, &key, out);
 }
 
+static infq_status there(chat_run *r, const chat_node *n, const chat_value *v)
+{
+    return r->strict && v->type == CHAT_UNDEFINED && n != r->may_lack ? fail_undefined(r, v) : INFQ_E_OK;
+}
+
 static infq_status evaluate(chat_run *r, const chat_node *n, chat_value *out)
 {
     switch (n->kind) {
@@ -689,7 +698,7 @@ static infq_status evaluate(chat_run *r, const chat_node *n, chat_value *out)
         return INFQ_E_OK;
     case CHAT_N_NAME:
         look_up(r, n->name, out);
-        return INFQ_E_OK;
+        return there(r, n, out);
     case CHAT_N_LIST:
     case CHAT_N_TUPLE:
         return collect(r, n, out);
@@ -714,7 +723,8 @@ static infq_status evaluate(chat_run *r, const chat_node *n, chat_value *out)
         return sign(r, n, out);
     case CHAT_N_ATTR:
     case CHAT_N_ITEM:
-        return item(r, n, out);
+        INFQ_TRY(item(r, n, out));
+        return there(r, n, out);
     case CHAT_N_SLICE:
         return slice(r, n, out);
     case CHAT_N_CALL:

@@ -132,6 +132,8 @@ typedef struct {
     int depth, loop_depth;
     int64_t steps;
     bool in_loop_filter;
+    bool strict;         /* what is not there fails where it is read (prompt.h) */
+    const chat_node *may_lack; /* ... but for this operand of default, defined, undefined */
     int line;            /* of the statement or expression at work, for messages */
     infq_err *err;
 } chat_run;
