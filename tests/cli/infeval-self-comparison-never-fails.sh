@@ -1,1 +1,2 @@
-infeval "$ROOT/evals/demo-model" "$ROOT/evals/demo-model" --tasks "$ROOT/evals/tasks/order.jsonl,$ROOT/evals/tasks/copy.jsonl,$ROOT/evals/tasks/world.jsonl" --quiet | grep -c "^verdict: pass"
+m=$ROOT/evals/demo-model t=$ROOT/evals/tasks
+infeval "$m" "$m" --tasks "$t/order.jsonl,$t/copy.jsonl,$t/world.jsonl" --quiet | grep -c "^verdict: pass"

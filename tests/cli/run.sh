@@ -1,7 +1,7 @@
 #!/bin/bash
 # Runs every tests/cli/*.sh case in a fresh folder and compares: NAME.stdout.exact (equal), NAME.stderr.glob (every line is a
 # pattern that some line of stderr matches; no file: stderr must be empty), NAME.exit (a number; no file: 0). Then --help of every
-# command against docs/cli. BUILD: folder of the binaries. A case that needs shared files prints "SKIP reason" and exits 0.
+# command against docs/cli. A case without any of the three files fails. BUILD: folder of the binaries. A case that needs shared files prints "SKIP reason" and exits 0.
 set -u
 cd "$(dirname "$0")/../.."
 root=$PWD BUILD=$(cd "${BUILD:-build}" && pwd)
@@ -21,8 +21,10 @@ for case in tests/cli/*.sh; do
         rm -rf "$dir" "$dir.out" "$dir.err"
         continue
     fi
+    ls tests/cli/"$name".* | grep -qE '(stdout.exact|stderr.glob|exit)$' || bad="nothing is expected of it"
     [ "$code" = "$want" ] || bad="exit $code, $want wanted; $(tail -1 "$dir.err")"
-    if [ -z "$bad" ] && [ -f "tests/cli/$name.stdout.exact" ] && ! diff -q "tests/cli/$name.stdout.exact" "$dir.out" >/dev/null; then
+    if [ -z "$bad" ] && [ -f "tests/cli/$name.stdout.exact" ] && ! diff -q "tests/cli/$name.stdout.exact" "$dir.out" \
+        >/dev/null; then
         bad="stdout differs: $(diff "tests/cli/$name.stdout.exact" "$dir.out" | head -5)"
     fi
     if [ -z "$bad" ] && [ -f "tests/cli/$name.stderr.glob" ]; then

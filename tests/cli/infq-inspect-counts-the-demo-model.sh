@@ -1,0 +1,1 @@
+infq inspect --json "$ROOT/evals/demo-model" | grep -o "\"parameters\":[0-9]*"

@@ -1,0 +1,1 @@
+infq inspect "$ROOT/evals/demo-model" >/dev/full

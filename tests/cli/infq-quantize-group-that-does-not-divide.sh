@@ -1,0 +1,1 @@
+infq quantize --bits 4 --group-size 80 "$ROOT/evals/demo-model" -o out; code=$?; ls; exit $code

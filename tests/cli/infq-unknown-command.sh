@@ -1,0 +1,1 @@
+infq squeeze model

@@ -1,0 +1,1 @@
+infq quantize --bitz 4 model
