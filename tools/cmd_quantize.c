@@ -6,14 +6,16 @@
 #include "lib/base/par.h"
 #include "lib/base/str.h"
 #include "lib/compress/quantize.h"
+#include "tools/calib_data.h"
 #include "tools/cmd.h"
 #include "tools/commands.h"
 
 #define NAME "infq quantize"
 
 typedef struct {
-    int64_t bits, threads, tp;
-    const char *scheme, *method, *format, *group, *out, *engine;
+    int64_t bits, threads, tp, effort, calib_tokens, window, seed;
+    double damping;
+    const char *scheme, *method, *format, *group, *out, *engine, *calib;
     opt_list ignore, include;
     uint64_t mem_limit, shard_bytes;
     bool asym, force, dry_run, allow_fallback, no_verify, json, quiet;
@@ -23,8 +25,17 @@ typedef struct {
 static const opt_row rows[] = {
     { "bits", 'b', OPT_I64, "N", "4 (W4A16) or 8 (W8A16); 4 unless --scheme is given", AT(bits), 4, 8 },
     { "scheme", 's', OPT_STR, "NAME", "W4A16, W4A16_ASYM, W8A16, W8A8-INT8, FP8 or FP8-BLOCK", AT(scheme), 0, 0 },
-    { "method", 'm', OPT_STR, "NAME", "search: range search weighted by the weights (default)\n"
-      "rtn: round to nearest, range = largest magnitude", AT(method), 0, 0 },
+    { "method", 'm', OPT_STR, "NAME", "search: range search weighted by the weights, with --calib by the\n"
+      "energy of the inputs (default)\n"
+      "rtn: round to nearest, range = largest magnitude\n"
+      "gptq: search, then each column moved by the errors of those before it", AT(method), 0, 0 },
+    { "effort", 'e', OPT_I64, "N", "0: search without data; 1: search with statistics; 2: gptq (0)", AT(effort), 0, 2 },
+    { "calib", 0, OPT_STR, "DATA", "text that statistics come from (plain, .gz, JSON Lines with \"text\"),\n"
+      "or self: the model writes it (self when a method needs data)", AT(calib), 0, 0 },
+    { "calib-tokens", 0, OPT_I64, "N", "tokens of it (32768)", AT(calib_tokens), 2, 1 << 30 },
+    { "calib-window", 0, OPT_I64, "N", "tokens of a window (512)", AT(window), 2, 1 << 20 },
+    { "damping", 0, OPT_F64, "X", "gptq: added to second moments, a fraction of their mean diagonal (0.01)", AT(damping), 1e-6, 1 },
+    { "seed", 0, OPT_I64, "N", "of self-written calibration data (1)", AT(seed), 0, 0 },
     { "group-size", 'g', OPT_STR, "N", "weights that share a scale, or channel for whole rows; by default\n"
       "the largest of 128, 64, 32 that divides every quantized row", AT(group), 0, 0 },
     { "asym", 0, OPT_FLAG, NULL, "with zero points (4 bits)", AT(asym), 0, 0 },
@@ -98,6 +109,15 @@ static infq_status plan_options(const options *o, infq_plan_options *p, infq_err
     p->shard_bytes = o->shard_bytes;
     p->engine = o->engine;
     p->tp = o->tp;
+    p->damping = o->damping;
+    if (o->method && o->effort >= 0)
+        return infq_err_set(err, INFQ_E_USAGE, "--effort and --method exclude each other");
+    if (o->effort == 2)
+        p->method = infq_method_find("gptq");
+    if (o->effort == 0 && o->calib)
+        return infq_err_set(err, INFQ_E_USAGE, "--effort 0 uses no data, so --calib would do nothing");
+    if (o->calib && strcmp(p->method->name, "rtn") == 0)
+        return infq_err_set(err, INFQ_E_USAGE, "method rtn uses no data, so --calib would do nothing");
     return INFQ_E_OK;
 }
 
@@ -321,12 +341,18 @@ static infq_status run(const options *o, const char *path, cmd_sink *sink, bool 
     infq_quantize_options qo = {.force = o->force, .verify = !o->no_verify};
     infq_checkpoint *ck = NULL;
     infq_plan_options po;
+    infq_calib calib = {0};
     infq_plan *p = NULL;
     infq_quantize_result *r = NULL;
     infq_status st = plan_options(o, &po, err);
 
     if (!st)
         st = infq_checkpoint_open(path, &log, &ck, err);
+    if (!st && (o->calib || o->effort > 0 || po.method->needs)) {
+        int64_t window = o->window < o->calib_tokens ? o->window : o->calib_tokens;
+        st = calib_data_load(ck, o->calib ? o->calib : "self", window, o->calib_tokens / window, (uint64_t)o->seed, &log, &calib, err);
+        po.calib = &calib;
+    }
     if (!st)
         st = infq_plan_make(ck, &po, &p, err);
     if (!st && !o->force && !o->dry_run && infq_path_exists(p->out))
@@ -343,13 +369,14 @@ static infq_status run(const options *o, const char *path, cmd_sink *sink, bool 
     }
     infq_quantize_result_free(r);
     infq_plan_free(p);
+    infq_calib_free(&calib);
     infq_checkpoint_close(ck);
     return st;
 }
 
 int cmd_quantize(int argc, char **argv)
 {
-    options o = {.tp = 1};
+    options o = {.tp = 1, .effort = -1, .calib_tokens = 32768, .window = 512, .seed = 1, .damping = 0.01};
     cmd_sink sink;
     int n_args;
     bool done = false, passed = true;

@@ -15,7 +15,7 @@
 infq_plan_options infq_plan_options_default(void)
 {
     return (infq_plan_options){.scheme = infq_scheme_find("W4A16"), .format = infq_format_find("compressed-tensors"),
-                               .method = infq_method_find("search"), .tp = 1};
+                               .method = infq_method_find("search"), .tp = 1, .damping = 0.01};
 }
 
 const char *infq_fate_name(infq_fate f)
@@ -194,6 +194,10 @@ infq_status infq_plan_make(const infq_checkpoint *ck, const infq_plan_options *o
     if (!p)
         return infq_err_set(err, INFQ_E_NOMEM, "plan");
     st = begin(ck, o, p, err);
+    if (!st && (o->method->needs && !o->calib))
+        st = infq_err_set(err, INFQ_E_USAGE, "method %s needs calibration data (--calib)", o->method->name);
+    if (!st && o->calib && !infq_checkpoint_config(ck))
+        st = infq_err_set(err, INFQ_E_UNSUPPORTED, "%s: has no config.json, so it cannot be run on calibration data", infq_checkpoint_path(ck));
     if (!st)
         st = infq_plan_fates(p, err);
     if (!st)

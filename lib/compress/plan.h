@@ -3,6 +3,7 @@
 #ifndef INFQ_COMPRESS_PLAN_H
 #define INFQ_COMPRESS_PLAN_H
 
+#include "lib/compress/calib.h"
 #include "lib/compress/engine.h"
 #include "lib/compress/method.h"
 #include "lib/format/format.h"
@@ -25,6 +26,8 @@ typedef struct {
     const char *engine;          /* NULL or "vllm" */
     int64_t tp;
     int threads;                 /* 0: all */
+    const infq_calib *calib;     /* tokens that statistics come from; NULL: data-free. Borrowed */
+    double damping;              /* of second moments, a fraction of their mean diagonal: 0.01 */
 } infq_plan_options;
 /* W4A16, compressed-tensors, search. */
 infq_plan_options infq_plan_options_default(void);

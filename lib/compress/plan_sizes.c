@@ -261,6 +261,8 @@ static infq_status fingerprint(infq_plan *p, infq_err *err)
     infq_plan_scheme_name(p, scheme, sizeof(scheme));
     infq_buf_fmt(&b, "%s|%s|%s|%s|%llu|%s\n", INFQ_VERSION, p->o.format->name, scheme, p->o.method->name,
                  (unsigned long long)p->o.shard_bytes, p->config_text);
+    if (p->o.calib)
+        infq_buf_fmt(&b, "%s|%lld|%g\n", p->o.calib->digest, (long long)p->o.calib->window, p->o.damping);
     for (size_t i = 0; !st && i < infq_checkpoint_shard_count(p->ck); i++) {
         struct stat sb = {0};
         char *path;

@@ -121,7 +121,7 @@ static infq_status quantize_block(const driver *d, const infq_block *b, float *x
     size_t row_bytes = (size_t)(e->tensor->n_bytes / (uint64_t)e->tensor->shape[0]);
     const uint8_t *src = d->map.data + e->tensor->offset + (size_t)b->row0 * row_bytes;
     infq_weight w = block_weight(d, s, b);
-    infq_quant_spec spec = {.codec = e->codec, .n_cols = cols};
+    infq_method_args args = {.spec = {.codec = e->codec, .n_cols = cols}};
     infq_quant_out out = {.codes = (uint8_t *)w.codes.data, .scales = (uint8_t *)w.scales.data,
                           .zeros = (uint8_t *)w.zeros.data};
 
@@ -132,7 +132,7 @@ static infq_status quantize_block(const driver *d, const infq_block *b, float *x
         return infq_err_set(err, INFQ_E_NUMERIC, "%s: element [%lld, %lld] is %s", e->tensor->name,
                             (long long)(b->row0 + bad / cols), (long long)(bad % cols),
                             isnan(x[bad]) ? "not a number" : "infinite");
-    if (d->p->o.method->rows(&spec, x, b->n_rows, &out, err))
+    if (d->p->o.method->rows(&args, x, b->n_rows, &out, err))
         return infq_err_in(err, "%s, rows from %lld", e->tensor->name, (long long)b->row0);
     s->rows[b - s->blocks] = (infq_ledger_row){out.sq_err, out.sq_sum, out.n_zero_groups, out.n_clipped};
     return INFQ_E_OK;
@@ -427,7 +427,10 @@ static infq_status pass(const infq_plan *p, infq_folder *f, const infq_log *log,
 
     if (!st) {
         r->n_resumed = d.resume.n_done;
-        st = driver_init(&d, err);
+        if (p->o.calib)
+            st = infq_calibrate(p, log, f, &d.resume, r, err);
+        if (!st)
+            st = driver_init(&d, err);
     }
     if (!st)
         st = stream(&d, err);

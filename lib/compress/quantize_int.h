@@ -22,4 +22,8 @@ void infq_resume_deinit(infq_quantize_resume *s);
 infq_status infq_resume_entry_written(infq_quantize_resume *s, const infq_plan *p, size_t entry, const infq_ledger_row *rows,
                                       infq_folder *f, infq_err *err);
 
+/* Quantizes every matrix of the blocks from statistics of p->o.calib and writes it; what it wrote is done in resume. */
+infq_status infq_calibrate(const infq_plan *p, const infq_log *log, infq_folder *f, infq_quantize_resume *resume,
+                           infq_quantize_result *r, infq_err *err);
+
 #endif

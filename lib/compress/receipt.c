@@ -1,6 +1,7 @@
 /* infq.json and the change to config.json. */
 #include <string.h>
 
+#include "lib/base/cpu.h"
 #include "lib/base/hash.h"
 #include "lib/base/json_edit.h"
 #include "lib/compress/quantize.h"
@@ -53,6 +54,17 @@ static void recipe(const infq_plan *p, infq_jw *w)
     infq_jw_key_bool(w, "symmetric", c->zero == INFQ_ZERO_NONE);
     infq_jw_key_str(w, "method", p->o.method->name);
     infq_jw_key_str(w, "format", p->o.format->name);
+    if (p->o.calib) {
+        infq_jw_key(w, "calibration");
+        infq_jw_obj(w);
+        infq_jw_key_str(w, "source", p->o.calib->source);
+        infq_jw_key_i64(w, "windows", p->o.calib->n_windows);
+        infq_jw_key_i64(w, "window", p->o.calib->window);
+        infq_jw_key_str(w, "sha256", p->o.calib->digest);
+        infq_jw_key_f64(w, "damping", p->o.damping);
+        infq_jw_key_str(w, "cpu_level", infq_cpu_level_name(infq_cpu_level_get()));
+        infq_jw_end_obj(w);
+    }
     list(w, "ignore", p->o.ignore, p->o.n_ignore);
     list(w, "include", p->o.include, p->o.n_include);
     infq_jw_key_bool(w, "allow_fallback", p->o.allow_fallback);
