@@ -51,6 +51,8 @@ START_TEST(quantize_writes_every_scheme_and_it_verifies)
             const char *name = infq_scheme_get(i)->name;
             char dst[640];
             infq_quantize_result *r;
+            if (infq_method_get(m)->needs)
+                continue;
             snprintf(dst, sizeof(dst), "%s/%s-%zu", dir, name, m);
             ck_ok(quantize(src, dst, scheme(name, infq_method_get(m)->name), false, &r, &err), err);
             ck_assert_msg(r->published, "%s: %s", name, r->verified->findings.n ? r->verified->findings.v[0].text : "");
@@ -60,6 +62,76 @@ START_TEST(quantize_writes_every_scheme_and_it_verifies)
             tiny_same_file(src, dst, "tokenizer.json");
             infq_quantize_result_free(r);
         }
+}
+END_TEST
+
+// Six windows of 24 tokens of the tiny model's vocabulary.
+static void tiny_calib(infq_calib *c)
+{
+    infq_rng rng = infq_rng_seed(5);
+    int32_t ids[6 * 24];
+    infq_err err;
+
+    for (int i = 0; i < 6 * 24; i++)
+        ids[i] = (int32_t)infq_rng_below(&rng, 64);
+    ck_ok(infq_calib_from_ids(ids, 6 * 24, 24, 6, "test", NULL, c, &err), err);
+}
+
+START_TEST(calibrated_methods_write_every_scheme_and_do_not_depend_on_threads)
+{
+    const char *dir = test_tmpdir();
+    TINY_PATH(src, dir, "src");
+    infq_calib calib;
+    infq_err err;
+
+    tiny_write(src, TINY_DEFAULT);
+    tiny_calib(&calib);
+    for (size_t i = 0; i < infq_scheme_count(); i++)
+        for (size_t m = 0; m < infq_method_count(); m++) {
+            infq_plan_options o = scheme(infq_scheme_get(i)->name, infq_method_get(m)->name);
+            char first[640], again[640];
+            infq_quantize_result *r;
+            if (strcmp(o.method->name, "rtn") == 0)
+                continue;
+            o.calib = &calib;
+            snprintf(first, sizeof(first), "%s/a%zu-%zu", dir, i, m);
+            snprintf(again, sizeof(again), "%s/b%zu-%zu", dir, i, m);
+            infq_par_threads_set(1);
+            ck_ok(quantize(src, first, o, false, &r, &err), err);
+            ck_assert_msg(r->published, "%s: %s", o.scheme->name, r->verified->findings.n ? r->verified->findings.v[0].text : "");
+            ck_assert_uint_eq(r->verified->n_rows, 14);
+            infq_quantize_result_free(r);
+            infq_par_threads_set(3);
+            o.shard_bytes = 0;
+            ck_ok(quantize(src, again, o, false, NULL, &err), err);
+            tiny_same_file(first, again, "model.safetensors");
+            tiny_same_file(first, again, "infq.json");
+        }
+    infq_calib_free(&calib);
+}
+END_TEST
+
+START_TEST(calibrated_methods_are_refused_without_data_and_without_a_model_that_runs)
+{
+    const char *dir = test_tmpdir();
+    TINY_PATH(src, dir, "src");
+    TINY_PATH(bare, dir, "bare.safetensors");
+    TINY_PATH(dst, dir, "q");
+    tiny_options file = TINY_DEFAULT;
+    infq_plan_options o = scheme("W4A16", "gptq");
+    infq_calib calib;
+    infq_err err;
+
+    tiny_write(src, file);
+    ck_assert_int_eq(quantize(src, dst, o, false, NULL, &err), INFQ_E_USAGE);
+    file.file.bare = true;
+    tiny_write(bare, file);
+    tiny_calib(&calib);
+    o.calib = &calib;
+    ck_assert_int_eq(quantize(bare, dst, o, false, NULL, &err), INFQ_E_UNSUPPORTED);
+    ck_assert_msg(strstr(err.msg, "config.json") != NULL, "%s", err.msg);
+    infq_calib_free(&calib);
+    ck_assert_int_eq(infq_calib_from_ids((int32_t[]){ 1 }, 1, 24, 6, "short.txt", NULL, &calib, &err), INFQ_E_FORMAT);
 }
 END_TEST
 
@@ -362,6 +434,8 @@ int main(void)
 
     tcase_set_timeout(t, 240);
     tcase_add_test(t, quantize_writes_every_scheme_and_it_verifies);
+    tcase_add_test(t, calibrated_methods_write_every_scheme_and_do_not_depend_on_threads);
+    tcase_add_test(t, calibrated_methods_are_refused_without_data_and_without_a_model_that_runs);
     tcase_add_test(t, quantize_reports_the_error_that_verification_finds);
     tcase_add_test(t, quantize_gives_the_same_bytes_for_any_thread_count_level_and_memory);
     tcase_add_test(t, quantize_changes_nothing_else_in_the_configuration);
