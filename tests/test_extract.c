@@ -13,7 +13,8 @@ static void extracts(const char *pattern, bool last, const char *text, const cha
     infq_buf_init(&out);
     ck_ok(infq_extract_new(pattern, last, &x, &err), err);
     ck_ok(infq_extract_apply(x, text, strlen(text), &out, &found, &err), err);
-    ck_assert_msg(strcmp(out.data, want) == 0, "<%s> of <%s> gives <%s>, not <%s>", pattern ? pattern : "all", text, out.data, want);
+    ck_assert_msg(strcmp(out.data, want) == 0, "<%s> of <%s> gives <%s>, not <%s>", pattern ? pattern : "all", text, out.data,
+                  want);
     ck_assert_int_eq(found, strcmp(want, INFQ_EXTRACT_INVALID) != 0);
     infq_buf_deinit(&out);
     infq_extract_free(x);

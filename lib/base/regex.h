@@ -1,5 +1,5 @@
-/* Regular expressions on text, as Python's re reads them as far as PCRE2 does: UTF-8, \w \d \s and classes of letters by Unicode, "$"
- * also in front of a newline at the end. One object serves one thread at a time. */
+/* Regular expressions on text, as Python's re reads them as far as PCRE2 does: UTF-8, \w \d \s and classes of letters by
+ * Unicode, "$" also in front of a newline at the end. One object serves one thread at a time. */
 #ifndef INFQ_BASE_REGEX_H
 #define INFQ_BASE_REGEX_H
 

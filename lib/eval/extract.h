@@ -1,7 +1,8 @@
 /* Answers taken out of generated text, and their comparison with what is right (specs 1.6 and 6.3).
  *
- * An extraction is a regular expression and a choice among its matches; of a match the first group that took part and is not empty counts
- * (the whole match without groups), trimmed of white space. Nothing found is "[invalid]", which is never right and is counted. */
+ * An extraction is a regular expression and a choice among its matches; of a match the first group that took part and is not
+ * empty counts (the whole match without groups), trimmed of white space. Nothing found is "[invalid]", which is never right
+ * and is counted. */
 #ifndef INFQ_EVAL_EXTRACT_H
 #define INFQ_EVAL_EXTRACT_H
 
@@ -32,8 +33,9 @@ infq_status infq_match_equal(infq_match *m, const char *a, size_t n_a, const cha
 
 /* Text up to the earliest occurrence of a stop string (ties: none can differ in length kept): its length, n if none occurs. */
 size_t infq_cut_at_stop(const char *text, size_t n, const char *const *stops, int n_stops, bool *stopped);
-/* Text behind the last closing tag of a reasoning part ("</think>"), leading white space gone; the whole text when the tag does not occur.
- * A part that was opened and not closed leaves nothing. open may be NULL: then only the closing tag counts. Offset of what is kept. */
+/* Text behind the last closing tag of a reasoning part ("</think>"), leading white space gone; the whole text when the tag
+ * does not occur. A part that was opened and not closed leaves nothing. open may be NULL: then only the closing tag counts.
+ * Offset of what is kept. */
 size_t infq_strip_reasoning(const char *text, size_t n, const char *open, const char *close);
 
 #endif
