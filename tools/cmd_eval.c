@@ -108,7 +108,7 @@ static infq_status add_folder(eval_run *r, const char *dir, bool kld, infq_err *
 }
 
 /* Splits entries at commas unless a file is called so, and gives each part to fn. The parts live in `store`. */
-static infq_status add_tasks(eval_run *r, const opt_list *list, infq_buf *store, bool kld, infq_err *err)
+infq_status eval_tasks_add(eval_run *r, const opt_list *list, infq_buf *store, bool kld, infq_err *err)
 {
     for (int i = 0; i < list->n; i++) {
         const char *s = list->v[i];
@@ -158,24 +158,16 @@ static infq_status wants_kld(const eval_options *o, bool *kld, infq_err *err)
 
 static infq_status read_inputs(eval_run *r, infq_buf *store, infq_err *err)
 {
-    static const char *const bos_names[] = { "model", "always", "never" };
     const eval_options *o = r->o;
-    bool kld, found = false;
+    bool kld;
 
-    for (int i = 0; i < 3; i++) {
-        if (strcmp(o->bos, bos_names[i]) == 0) {
-            r->bos = (infq_bos)i;
-            found = true;
-        }
-    }
-    if (!found)
-        return infq_err_set(err, INFQ_E_USAGE, "--bos %s: model, always or never is wanted", o->bos);
+    INFQ_TRY(eval_bos_find(o->bos, &r->bos, err));
     if (!infq_ppl_find(o->convention, &r->convention))
         return infq_err_set(err, INFQ_E_USAGE, "--convention %s: gptq, llamacpp or rolling is wanted", o->convention);
     INFQ_TRY(wants_kld(o, &kld, err));
     if (kld && r->n_models < 2)
         return infq_err_set(err, INFQ_E_USAGE, "--metrics kld compares models: give the original and another");
-    INFQ_TRY(add_tasks(r, &o->tasks, store, kld, err));
+    INFQ_TRY(eval_tasks_add(r, &o->tasks, store, kld, err));
     for (int i = 0; i < o->ppl.n; i++)
         INFQ_TRY(add_text(r, o->ppl.v[i], true, kld, err));
     if (kld && r->n_texts == 0)
@@ -377,7 +369,7 @@ static void name_models(eval_run *r)
     }
 }
 
-static void run_free(eval_run *r, infq_buf *store)
+void eval_run_free(eval_run *r, infq_buf *store)
 {
     for (int i = 0; i < r->n_tasks; i++) {
         infq_task_free(r->tasks[i].task);
@@ -405,9 +397,7 @@ static infq_status evaluate(eval_run *r, infq_buf *store, const infq_log *log, i
 
     INFQ_TRY(read_inputs(r, store, err));
     INFQ_TRY(infq_backend_open(r->o->backend, &be, err));
-    // everything but the model that a score depends on; files with another text here are not compared
-    snprintf(r->settings, sizeof(r->settings), "infq=%s backend=%s cpu=%s bos=%s", INFQ_VERSION, be->ops.name,
-             infq_cpu_level_name(infq_cpu_level_get()), r->o->bos);
+    eval_settings(be, r->o->bos, r->settings, sizeof(r->settings));
     st = measure(r, be, log, err);
     infq_backend_close(be);
     if (!st)
@@ -453,6 +443,6 @@ int cmd_eval(int argc, char **argv)
     if (!st && r->n_models == 2 && r->n_tasks > 0)
         code = infq_verdict_exit(r->suite[1].verdict);
     infq_buf_deinit(&doc);
-    run_free(r, &store);
+    eval_run_free(r, &store);
     return st ? cmd_fail(EVAL_NAME, &err) : code;
 }

@@ -68,6 +68,15 @@ void eval_model_close(eval_model *l);
 /* Last part of a path without trailing slashes. */
 void eval_model_name(const char *path, char *out, size_t cap);
 
+/* Everything but the model that a score depends on, as it stands in item files: files with another text are not compared. */
+void eval_settings(const infq_backend *be, const char *bos, char *out, size_t cap);
+infq_status eval_bos_find(const char *name, infq_bos *out, infq_err *err);
+
+/* cmd_eval.c: opens the tasks (and texts) of --tasks into r, r->o->limit documents each; the parts of names live in `store` until
+ * eval_run_free, which frees r too. */
+infq_status eval_tasks_add(eval_run *r, const opt_list *list, infq_buf *store, bool kld, infq_err *err);
+void eval_run_free(eval_run *r, infq_buf *store);
+
 /* cmd_eval_report.c */
 infq_status eval_report_text(const eval_run *r, infq_buf *to, infq_err *err);
 infq_status eval_report_json(const eval_run *r, infq_buf *to, infq_err *err);
@@ -83,5 +92,7 @@ int cmd_eval_gate(int argc, char **argv);
 
 /* cmd_eval_reference.c */
 int cmd_eval_reference(int argc, char **argv);
+/* cmd_eval_noise.c */
+int cmd_eval_noise(int argc, char **argv);
 
 #endif

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "lib/base/cpu.h"
 #include "lib/base/file.h"
 #include "tools/cmd_eval.h"
 
@@ -36,4 +37,22 @@ void eval_model_name(const char *path, char *out, size_t cap)
     snprintf(out, cap, "%s", infq_path_base(path));
     for (char *end = out + strlen(out); end > out && end[-1] == '/'; end--)
         end[-1] = '\0';
+}
+
+void eval_settings(const infq_backend *be, const char *bos, char *out, size_t cap)
+{
+    snprintf(out, cap, "infq=%s backend=%s cpu=%s bos=%s", INFQ_VERSION, be->ops.name, infq_cpu_level_name(infq_cpu_level_get()), bos);
+}
+
+infq_status eval_bos_find(const char *name, infq_bos *out, infq_err *err)
+{
+    static const char *const names[] = { "model", "always", "never" };
+
+    for (int i = 0; i < 3; i++) {
+        if (strcmp(name, names[i]) == 0) {
+            *out = (infq_bos)i;
+            return 0;
+        }
+    }
+    return infq_err_set(err, INFQ_E_USAGE, "--bos %s: model, always or never is wanted", name);
 }

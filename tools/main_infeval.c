@@ -7,6 +7,7 @@
 /* First words that are commands; anything else is a model to score. */
 static const cmd_row rows[] = {
     { "gate", "the verdict on stored items", cmd_eval_gate },
+    { "noise", "run-to-run noise of a model's own scores", cmd_eval_noise },
     { "reference", "an original's distributions, stored small", cmd_eval_reference },
 };
 

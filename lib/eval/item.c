@@ -102,6 +102,26 @@ infq_status infq_items_add(infq_items *s, int64_t n, infq_item **out, infq_err *
     return 0;
 }
 
+infq_status infq_items_add_copy(infq_items *s, const infq_item *it, infq_err *err)
+{
+    infq_item *c, own;
+
+    INFQ_TRY(infq_items_add(s, it->n, &c, err));
+    own = *c; // its arrays
+    *c = *it;
+    c->ll = own.ll;
+    c->n_tokens = own.n_tokens;
+    c->chars = own.chars;
+    c->bytes = own.bytes;
+    c->greedy = own.greedy;
+    memcpy(c->ll, it->ll, (size_t)it->n * sizeof(*it->ll));
+    memcpy(c->n_tokens, it->n_tokens, (size_t)it->n * sizeof(*it->n_tokens));
+    memcpy(c->chars, it->chars, (size_t)it->n * sizeof(*it->chars));
+    memcpy(c->bytes, it->bytes, (size_t)it->n * sizeof(*it->bytes));
+    memcpy(c->greedy, it->greedy, (size_t)it->n * sizeof(*it->greedy));
+    return 0;
+}
+
 static void set_metric(infq_item *it, const char *name, double value)
 {
     infq_item_metric *m = &it->metrics[it->n_metrics++];

@@ -45,6 +45,8 @@ infq_status infq_items_new(const infq_item_key *key, infq_items **out, infq_err 
 void infq_items_free(infq_items *s);
 /* A new item with room for n continuations, all zero; pointers stay valid until free. */
 infq_status infq_items_add(infq_items *s, int64_t n, infq_item **out, infq_err *err);
+/* The same with the contents of an item of any set. */
+infq_status infq_items_add_copy(infq_items *s, const infq_item *it, infq_err *err);
 int64_t infq_items_count(const infq_items *s);
 infq_item *infq_items_get(const infq_items *s, int64_t i);
 const infq_item_key *infq_items_key(const infq_items *s);

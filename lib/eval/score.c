@@ -412,11 +412,16 @@ static infq_status score_units(const scorer *s, unit *units, int64_t n, infq_err
     return st;
 }
 
+static int64_t count_of(const infq_score_options *o, const infq_task *task)
+{
+    return o->order && o->n_order > 0 ? o->n_order : infq_task_count(task);
+}
+
 /* Encodes items from `at` until the batch is full; at least one. */
 static infq_status fill_batch(const scorer *s, const infq_task *task, int64_t at, unit *units, int64_t cap, int64_t *n,
                               infq_err *err)
 {
-    int64_t tokens = 0, n_docs = infq_task_count(task);
+    int64_t tokens = 0, n_docs = count_of(s->o, task);
     int64_t room = s->o->batch > 0 ? MAX_TOKENS : AUTO_TOKENS;
 
     for (*n = 0; *n < cap && at + *n < n_docs && (*n == 0 || tokens < room); ++*n) {
@@ -452,7 +457,7 @@ infq_status infq_score_task(infq_model *m, const infq_tokenizer *tok, const infq
                             infq_items *items, infq_item_log *log, infq_err *err)
 {
     scorer s = {m, tok, o, o->context, NULL};
-    int64_t cap = o->batch > 0 ? o->batch : AUTO_ITEMS, n, total = infq_task_count(task);
+    int64_t cap = o->batch > 0 ? o->batch : AUTO_ITEMS, n, total = count_of(o, task);
     unit *units = NULL;
     bool stop = false;
     infq_status st;

@@ -42,6 +42,7 @@ typedef struct {
     const infq_log *log;
     /* Early stopping (specs 2.9): items must come in a random order that both models share. */
     const int64_t *order;  /* permutation of the task's items, borrowed: the i-th item scored is order[i]; NULL: as in the file */
+    int64_t n_order;       /* with an order: score its first n_order items only; 0: all */
     infq_score_hook hook;  /* NULL: none. With one, items are scored in exactly this order, batch by batch */
     void *hook_ctx;
 } infq_score_options;

@@ -56,8 +56,9 @@ infq_status infq_model_set_weight(infq_model *m, int64_t layer, infq_role role, 
                             infq_role_name(role), (long long)w->n_rows, (long long)w->n_cols, (long long)p->rows,
                             (long long)p->cols);
     INFQ_TRY(m->be->ops.weight_prepare(m->be->state, w, &prepared, err));
-    m->weight_bytes -= m->be->ops.weight_bytes(p->w);
-    m->weight_bytes += m->be->ops.weight_bytes(prepared);
+    m->weight_bytes -= p->n_read;
+    p->n_read = m->be->ops.weight_bytes(prepared);
+    m->weight_bytes += p->n_read;
     m->be->ops.weight_free(m->be->state, p->w);
     p->w = prepared;
     return INFQ_E_OK;

@@ -1,0 +1,1 @@
+infeval reference "$ROOT/evals/demo-model" -o ref
