@@ -90,7 +90,8 @@ test: setup
 	$(Q)$(MAKE) --no-print-directory test-bin BUILD=$(BUILD) SAN=$(SAN)
 	$(Q)BUILD=$(BUILD) tests/run.sh
 
-# The same tests under sanitizers and at every CPU level, then the fault loops.
+# The same tests at every lower CPU level, then under sanitizers at the machine's own. (The loops that fail the n-th allocation and
+# write are part of the suites.)
 test-full: setup
 	$(Q)$(MAKE) --no-print-directory test-bin
 	$(Q)for level in scalar avx2 avx512; do echo "== CPU level $$level"; \

@@ -10,8 +10,11 @@ allow() { # folder, allowed prefixes
         inc=$(sed -E 's/.*"([^"]+)".*/\1/' <<<"$inc")
         ok=0
         for a in "$folder/" "$@"; do [[ $inc == "$a"* ]] && ok=1; done
+        # What siblings share among themselves is for them only.
+        [[ $inc == *_int.h && $inc != "$folder"/* ]] && ok=0
         if [ $ok = 0 ]; then echo "layers: $f includes $inc"; bad=1; fi
-    done < <(grep -rHE '^#[[:space:]]*include[[:space:]]+"' --include='*.[ch]' --include='*.inc' --include='*.cu' "$folder" 2>/dev/null | sed -E 's/^([^:]+):/\1:/')
+    done < <(grep -rHE '^#[[:space:]]*include[[:space:]]+"' --include='*.[ch]' --include='*.inc' --include='*.cu' "$folder" \
+        2>/dev/null)
 }
 B=lib/base/ T=lib/tensor/ I=lib/io/ F=lib/format/ D=lib/backend/ M=lib/model/
 allow lib/base

@@ -369,7 +369,8 @@ END_TEST
 
 START_TEST(quantized_folders_dequantize_to_their_golden_values)
 {
-    static const char *const folders[] = { "ct-w4a16-g32", "ct-w4a16-asym-g128", "ct-w8a8-int8", "ct-fp8-dynamic", "ct-fp8-block" };
+    static const char *const folders[] = { "ct-w4a16-g32", "ct-w4a16-asym-g128", "ct-w8a8-int8", "ct-fp8-dynamic",
+                                           "ct-fp8-block" };
     const char *d = test_tmpdir();
     infq_convert_options o;
     infq_convert_report r;

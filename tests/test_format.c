@@ -355,7 +355,8 @@ static cJSON *config_of(const infq_written *w, size_t n)
 START_TEST(format_lists_every_linear_that_it_leaves_out_and_no_embedding)
 {
     const infq_codec u4 = {.elem = INFQ_ELEM_U4, .group_rows = 1, .group_cols = 32, .scale = INFQ_ELEM_BF16};
-    const infq_written w[] = {{.module = "model.embed_tokens"}, {"model.layers.0.mlp.up_proj", u4}, {.module = "model.layers.0.mlp.gate"}};
+    const infq_written w[] = {{.module = "model.embed_tokens"}, {"model.layers.0.mlp.up_proj", u4},
+                              {.module = "model.layers.0.mlp.gate"}};
     cJSON *q = config_of(w, 3), *ignore = cJSON_GetObjectItem(q, "ignore");
     cJSON *g = cJSON_GetObjectItem(cJSON_GetObjectItem(q, "config_groups"), "group_0");
 
@@ -428,7 +429,8 @@ START_TEST(format_reads_targets_written_in_every_way)
         CT(GROUP("\"Linear\"", G32), ""),
         CT(GROUP("\"model.layers.0.self_attn.q_proj\"", G32), ",\"ignore\":[\"lm_head\"]"),
         CT(GROUP("\"re:.*q_proj$\"", G32), ",\"ignore\":[\"re:.*k_proj\"]"),
-        CT("\"a\":{\"targets\":[\"re:.*mlp.*\"],\"weights\":{\"num_bits\":8}}," GROUP("\"Linear\"", "\"num_bits\":4,\"group_size\":32"), ""),
+        CT("\"a\":{\"targets\":[\"re:.*mlp.*\"],\"weights\":{\"num_bits\":8}},"
+           GROUP("\"Linear\"", "\"num_bits\":4,\"group_size\":32"), ""),
     };
     infq_err err;
 

@@ -596,7 +596,8 @@ START_TEST(sequences_in_one_batch_equal_each_alone_bit_by_bit)
     for (int i = 0; i < N; at += len[i++]) {
         float *one = alone(&o, ids + at, len[i]);
         ck_assert_msg(memcmp(one, all + at * H, (size_t)(len[i] * H) * sizeof(float)) == 0,
-                      "sequence %d of %d tokens differs by %g", i, (int)len[i], largest_difference(one, all + at * H, len[i] * H));
+                      "sequence %d of %d tokens differs by %g", i, (int)len[i],
+                      largest_difference(one, all + at * H, len[i] * H));
         infq_mem_free(one);
         infq_seq_free(g[i].seq);
     }

@@ -21,7 +21,8 @@ static infq_checkpoint *checkpoint_of(const named *v, size_t n, const char *conf
     snprintf(path, sizeof(path), "%s/m", dir);
     ck_ok(infq_folder_begin(&fo, &f, &err), err);
     for (size_t i = 0; i < n; i++)
-        ck_ok(infq_folder_declare(f, v[i].name, INFQ_DTYPE_BF16, v[i].cols ? 2 : 1, (int64_t[]){v[i].rows, v[i].cols}, &err), err);
+        ck_ok(infq_folder_declare(f, v[i].name, INFQ_DTYPE_BF16, v[i].cols ? 2 : 1, (int64_t[]){v[i].rows, v[i].cols}, &err),
+              err);
     ck_ok(infq_folder_seal(f, &err), err);
     for (size_t i = 0; i < n; i++) {
         size_t bytes = (size_t)(v[i].rows * (v[i].cols ? v[i].cols : 1)) * 2;
@@ -112,7 +113,8 @@ START_TEST(module_leaves_routers_embeddings_mtp_and_empty_matrices_alone)
 {
     static const named v[] = {
         {"lm_head.weight", 8, 8}, {"model.embed_tokens.weight", 8, 8}, {"model.layers.0.mlp.gate.weight", 4, 8},
-        {"mtp.fc.weight", 8, 16}, {"mtp.layers.0.self_attn.q_proj.weight", 8, 8}, {"model.visual.blocks.0.attn.qkv_proj.weight", 8, 8},
+        {"mtp.fc.weight", 8, 16}, {"mtp.layers.0.self_attn.q_proj.weight", 8, 8},
+        {"model.visual.blocks.0.attn.qkv_proj.weight", 8, 8},
         {"model.layers.0.self_attn.v_proj.weight", 0, 8}, {"model.layers.0.self_attn.relative_attention_bias.weight", 8, 8},
         {"model.layers.0.self_attn.kv_a_proj_with_mqa.weight", 8, 8},
     };

@@ -6,7 +6,8 @@
 #include "tests/tiny_model.h"
 
 // Quantizes src into dst; the error is left in *err.
-static infq_status quantize(const char *src, const char *dst, infq_plan_options o, bool force, infq_quantize_result **out, infq_err *err)
+static infq_status quantize(const char *src, const char *dst, infq_plan_options o, bool force, infq_quantize_result **out,
+                            infq_err *err)
 {
     infq_quantize_options qo = {.force = force, .verify = true};
     infq_quantize_result *r = NULL;

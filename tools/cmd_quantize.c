@@ -46,7 +46,8 @@ static const opt_row rows[] = {
     { "output", 'o', OPT_STR, "OUT", "name of the result; MODEL-SCHEME beside the input by default", AT(out), 0, 0 },
     { "force", 'f', OPT_FLAG, NULL, "replace OUT if it is there", AT(force), 0, 0 },
     { "dry-run", 'n', OPT_FLAG, NULL, "print the plan, write nothing", AT(dry_run), 0, 0 },
-    { "allow-fallback", 0, OPT_FLAG, NULL, "keep matrices whose rows the group size does not divide, and list them", AT(allow_fallback), 0, 0 },
+    { "allow-fallback", 0, OPT_FLAG, NULL, "keep matrices whose rows the group size does not divide, and list them",
+      AT(allow_fallback), 0, 0 },
     { "for", 0, OPT_STR, "ENGINE", "refuse what this engine does not load: vllm", AT(engine), 0, 0 },
     { "tp", 0, OPT_I64, "N", "devices that --for splits the model over (1)", AT(tp), 1, 1024 },
     { "mem-limit", 0, OPT_SIZE, "SIZE", "stay below this much resident memory, or refuse (exit code 5)", AT(mem_limit), 0, 0 },
@@ -82,7 +83,8 @@ static infq_status choose_scheme(const options *o, infq_plan_options *p, infq_er
     if (!o->asym)
         return INFQ_E_OK;
     if (p->scheme->codec.elem != INFQ_ELEM_U4)
-        return infq_err_set(err, INFQ_E_USAGE, "--asym needs 4 bits: no engine has a kernel for %s with zero points", p->scheme->name);
+        return infq_err_set(err, INFQ_E_USAGE, "--asym needs 4 bits: no engine has a kernel for %s with zero points",
+                            p->scheme->name);
     p->scheme = infq_scheme_find("W4A16_ASYM");
     return INFQ_E_OK;
 }
@@ -140,7 +142,8 @@ static void plan_text(const infq_plan *p, infq_buf *to)
     infq_buf_fmt(to, "plan: %s -> %s\n", infq_checkpoint_path(p->ck), p->out);
     infq_buf_fmt(to, "  %zu matrices to %s, method %s, format %s\n", p->n_quantized,
                  infq_codec_describe(&first->codec, what, sizeof(what)), p->o.method->name, p->o.format->name);
-    infq_buf_fmt(to, "  %zu tensors copied%s\n", p->n_copied, p->n_tied ? "; lm_head equals the embedding it is tied to and is stored once" : "");
+    infq_buf_fmt(to, "  %zu tensors copied%s\n", p->n_copied,
+                 p->n_tied ? "; lm_head equals the embedding it is tied to and is stored once" : "");
     hits_text(p, to);
     for (size_t i = 0; i < p->n; i++)
         if (p->v[i].fallback)

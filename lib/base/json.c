@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "lib/base/file.h"
-#include "lib/base/json_int.h"
 #include "lib/base/str.h"
 
 infq_status infq_json_parse(const char *text, size_t n, const char *what, cJSON **out, infq_err *err)

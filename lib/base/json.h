@@ -12,6 +12,8 @@
  * lone surrogates), no trailing bytes, nesting at most 128, no key twice in one object. FORMAT with line
  * and column. The tree is freed with cJSON_Delete. `what` names the text in messages ("config.json"). */
 infq_status infq_json_parse(const char *text, size_t n, const char *what, cJSON **out, infq_err *err);
+/* The check alone, for readers that cut huge documents into members themselves. */
+infq_status infq_json_check(const char *text, size_t n, const char *what, infq_err *err);
 /* Reads a file (at most max_bytes) and parses it. */
 infq_status infq_json_load(const char *path, size_t max_bytes, cJSON **out, infq_err *err);
 

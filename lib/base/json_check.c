@@ -2,7 +2,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "lib/base/json_int.h"
+#include "lib/base/json.h"
 #include "lib/base/str.h"
 
 #define MAX_DEPTH 128

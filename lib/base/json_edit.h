@@ -1,5 +1,5 @@
-/* Changes one top-level member of JSON text and leaves every other byte as it was (config.json keeps its order, spelling and white
- * space). The text was checked by infq_json_parse before and is an object. */
+/* Changes one top-level member of JSON text and leaves every other byte as it was (config.json keeps its order, spelling and
+ * white space). The text was checked by infq_json_parse before and is an object. */
 #ifndef INFQ_BASE_JSON_EDIT_H
 #define INFQ_BASE_JSON_EDIT_H
 

@@ -19,10 +19,10 @@ typedef struct {
     size_t n_shards;
 } infq_convert_report;
 
-/* Tensors are streamed in pieces of a few MB. NUMERIC names tensor and index when a finite value would become infinite,
- * and when FP8 is asked for and the source holds NaN or infinity; finite values beyond FP8 saturate. Casting a quantized checkpoint
- * needs `dequantize` (USAGE). Side files are copied byte for byte; config.json changes only in torch_dtype (dtype), and loses
- * quantization_config when dequantized. NOSPACE before anything is written when the disk is too small. */
+/* Tensors are streamed in pieces of a few MB. NUMERIC names tensor and index when a finite value would become infinite, and
+ * when FP8 is asked for and the source holds NaN or infinity; finite values beyond FP8 saturate. Casting a quantized
+ * checkpoint needs `dequantize` (USAGE). Side files are copied byte for byte; config.json changes only in torch_dtype
+ * (dtype), and loses quantization_config when dequantized. NOSPACE before anything is written when the disk is too small. */
 infq_status infq_convert_run(const infq_checkpoint *ck, const infq_convert_options *o, const infq_log *log,
                              infq_convert_report *out, infq_err *err);
 

@@ -145,7 +145,8 @@ static infq_status tie_head(infq_plan *p, infq_err *err)
             embed = e;
     }
     if (tied && embed && embed->fate == INFQ_FATE_QUANTIZE)
-        return infq_err_set(err, INFQ_E_UNSUPPORTED, "%s is also the output head (tie_word_embeddings), engines do not load it quantized",
+        return infq_err_set(err, INFQ_E_UNSUPPORTED,
+                            "%s is also the output head (tie_word_embeddings), engines do not load it quantized",
                             embed->tensor->name);
     if (!tied || !head || !embed)
         return INFQ_E_OK;
@@ -205,7 +206,8 @@ static infq_status refuse_group(const infq_plan *p, int64_t works, infq_err *err
     return infq_err_set(err, INFQ_E_USAGE,
                         "group size %lld does not divide the rows of %.50s (%lld)%s, %lld matrices in all: "
                         "try %s--group-size channel, --ignore or --allow-fallback",
-                        (long long)p->group_size, first->module->name, (long long)first->tensor->shape[1], other, (long long)n, ways);
+                        (long long)p->group_size, first->module->name, (long long)first->tensor->shape[1], other, (long long)n,
+                        ways);
 }
 
 // Nobody asked for a size: the largest that fits all; else with fallbacks the one that leaves the fewest; else whole rows.

@@ -187,7 +187,8 @@ static infq_status pack(packing *k, const char *name, infq_dtype dtype, int n_di
 
 static infq_status file_bytes(infq_plan *p, infq_err *err)
 {
-    packing k = {.p = p, .limit = infq_checkpoint_is_bare(p->ck) ? UINT64_MAX : p->o.shard_bytes ? p->o.shard_bytes : DEFAULT_SHARD};
+    uint64_t limit = p->o.shard_bytes ? p->o.shard_bytes : DEFAULT_SHARD;
+    packing k = {.p = p, .limit = infq_checkpoint_is_bare(p->ck) ? UINT64_MAX : limit};
     infq_status st = INFQ_E_OK;
     char name[600];
 

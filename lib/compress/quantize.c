@@ -462,7 +462,10 @@ static infq_status side_files(const infq_plan *p, infq_folder *f, infq_err *err)
         return st;
     // A folder without config.json still needs the place where engines look for the quantization.
     infq_buf_init(&text);
-    st = infq_config_insert(config && config->n ? config->data : "{}", config && config->n ? config->n : 2, p->config_text, &text, err);
+    if (config && config->n)
+        st = infq_config_insert(config->data, config->n, p->config_text, &text, err);
+    else
+        st = infq_config_insert("{}", 2, p->config_text, &text, err);
     if (st)
         infq_err_in(err, "config.json");
     else

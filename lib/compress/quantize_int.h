@@ -6,7 +6,8 @@
 #include "lib/compress/quantize.h"
 
 /* Which entries an interrupted run has finished, and which output shards still wait for tensors. The ledger of a finished
- * shard lies beside it in the partial folder (the folder removes it when it publishes), so that a resumed run ends with the same receipt. */
+ * shard lies beside it in the partial folder (the folder removes it when it publishes), so that a resumed run ends with the
+ * same receipt. */
 typedef struct {
     bool *done;            /* entry: all its tensors are in finished shards and its ledger row is known */
     size_t n_done;

@@ -110,7 +110,8 @@ infq_status infq_resume_load(infq_quantize_resume *s, const infq_plan *p, const 
     return st;
 }
 
-static infq_status ledger_write(const infq_plan *p, size_t shard, const infq_ledger_row *rows, const infq_folder *f, infq_err *err)
+static infq_status ledger_write(const infq_plan *p, size_t shard, const infq_ledger_row *rows, const infq_folder *f,
+                                infq_err *err)
 {
     infq_buf text;
     infq_status st = INFQ_E_OK;

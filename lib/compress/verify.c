@@ -58,10 +58,14 @@ typedef struct {
     part *parts;
 } row_job;
 
-static bool padding_is_zero(const infq_weight *w, const uint8_t *row)
+// Bits of row r behind its last code; ggml blocks have none.
+static bool padding_is_zero(const infq_weight *w, int64_t r)
 {
+    const uint8_t *row = (const uint8_t *)w->codes.data + (size_t)r * w->codes.row_bytes;
     size_t bits = (size_t)infq_elem_bits(w->codec.elem), used = (size_t)w->n_cols * bits, tight = (used + 7) / 8;
 
+    if (bits > 8)
+        return true;
     if (used % 8 && row[tight - 1] >> (used % 8))
         return false;
     for (size_t i = tight; i < w->codes.row_bytes; i++)
@@ -89,7 +93,7 @@ static void check_row(const infq_weight *w, int64_t r, const float *dec, part *p
     if (bad >= 0) {
         p->bad_col = bad;
         p->what = "decodes to a value that is not finite";
-    } else if (infq_elem_bits(w->codec.elem) <= 8 && !padding_is_zero(w, (const uint8_t *)w->codes.data + (size_t)r * w->codes.row_bytes)) {
+    } else if (!padding_is_zero(w, r)) {
         p->bad_col = w->n_cols;
         p->what = "has padding bits that are not zero";
     }

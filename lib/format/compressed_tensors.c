@@ -292,7 +292,8 @@ static infq_status ct_layout(const infq_codec *c, int64_t n_rows, int64_t n_cols
     int bits = infq_elem_bits(c->elem);
     char what[80];
 
-    if (!scale_dtype(c->scale, &scale) || c->outer || c->group_rows == 0 || (c->group_cols && n_cols % c->group_cols && c->group_rows == 1))
+    if (!scale_dtype(c->scale, &scale) || c->outer || c->group_rows == 0 ||
+        (c->group_cols && n_cols % c->group_cols && c->group_rows == 1))
         goto cannot;
     if (is_packed(c) && c->act == INFQ_ACT_NONE && c->group_rows == 1) {
         l.t[l.n++] = (infq_layout_tensor){"weight_packed", INFQ_DTYPE_I32, 2, {n_rows, ceil_div(n_cols * bits, 32)}};
@@ -304,7 +305,8 @@ static infq_status ct_layout(const infq_codec *c, int64_t n_rows, int64_t n_cols
             goto cannot;
     } else if (c->zero == INFQ_ZERO_NONE && ((c->elem == INFQ_ELEM_I8 && c->act == INFQ_ACT_I8_TOKEN && c->group_rows == 1) ||
                                              c->elem == INFQ_ELEM_E4M3)) {
-        l.t[l.n++] = (infq_layout_tensor){"weight", c->elem == INFQ_ELEM_I8 ? INFQ_DTYPE_I8 : INFQ_DTYPE_F8_E4M3, 2, {n_rows, n_cols}};
+        infq_dtype codes = c->elem == INFQ_ELEM_I8 ? INFQ_DTYPE_I8 : INFQ_DTYPE_F8_E4M3;
+        l.t[l.n++] = (infq_layout_tensor){"weight", codes, 2, {n_rows, n_cols}};
         l.t[l.n++] = (infq_layout_tensor){"weight_scale", scale, 2, {sr, sc}};
     } else {
         goto cannot;

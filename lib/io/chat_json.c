@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/base/json_int.h"
+#include "lib/base/json.h"
 #include "lib/base/str.h"
 #include "lib/io/chat_int.h"
 

@@ -10,7 +10,6 @@
 
 #include "lib/base/cursor.h"
 #include "lib/base/json.h"
-#include "lib/base/json_int.h"
 #include "lib/base/str.h"
 #include "lib/io/safetensors_int.h"
 

@@ -15,9 +15,10 @@ typedef struct {
 } infq_model_options;
 infq_model_options infq_model_options_default(void);
 
-/* Rotary scaling that depends on the length of the text ("dynamic", "longrope") is chosen by max_context, once.
- * Opens configuration, reads every weight through the format reader (borrowing mapped bytes where the device can), and
- * prepares it. The checkpoint must outlive the model. FORMAT names tensors that are missing or have the wrong shape, before any is prepared. */
+/* Rotary scaling that depends on the length of the text ("dynamic", "longrope") is chosen by max_context, once. Opens
+ * configuration, reads every weight through the format reader (borrowing mapped bytes where the device can), and prepares it.
+ * The checkpoint must outlive the model. FORMAT names tensors that are missing or have the wrong shape, before any is
+ * prepared. */
 infq_status infq_model_open(const infq_checkpoint *ck, infq_backend *be, const infq_model_options *o, infq_model **out,
                             infq_err *err);
 void infq_model_close(infq_model *m);
@@ -26,8 +27,9 @@ size_t infq_model_weight_bytes(const infq_model *m);     /* read by one decode s
 /* 2 * multiply-adds of the linear layers for n_tokens and of the head for n_logits rows; attention apart. */
 double infq_model_flop(const infq_model *m, int64_t n_tokens, int64_t n_logits);
 
-/* Declared numerics: how much less exactly than F32 a forward pass computes, to measure what that does to scores (specs 2.4). All off: every bit as
- * without. With `invariant` set a row's result stays a function of its own sequence, so scores stay independent of batch and threads. */
+/* Declared numerics: how much less exactly than F32 a forward pass computes, to measure what that does to scores (specs 2.4).
+ * All off: every bit as without. With `invariant` set a row's result stays a function of its own sequence, so scores stay
+ * independent of batch and threads. */
 typedef struct {
     infq_elem activations;  /* NONE, BF16, F16: what each operation but a sum leaves behind is rounded, logits too */
     infq_elem residual;     /* NONE, BF16, F16: the residual stream after the embedding and after each sum */
@@ -72,8 +74,8 @@ int64_t infq_model_part_count(const infq_model *m);
 infq_model_part infq_model_part_get(const infq_model *m, int64_t i); /* 0 <= i < count */
 /* MISMATCH names the first part that one of them lacks or has in another shape. */
 infq_status infq_model_same_parts(const infq_model *a, const infq_model *b, infq_err *err);
-/* Exchanges part i of two models of the same parts on one device: weight, bias, activation quantization. Done twice it is undone. Storage stays
- * with who opened it: exchange back before either model is closed. */
+/* Exchanges part i of two models of the same parts on one device: weight, bias, activation quantization. Done twice it is
+ * undone. Storage stays with who opened it: exchange back before either model is closed. */
 void infq_model_swap(infq_model *a, infq_model *b, int64_t i);
 
 /* Where a block's linear layers read: q, k and v share one input, gate and up another. */
@@ -83,9 +85,9 @@ infq_site infq_site_of(infq_role r);
 const char *infq_site_name(infq_site s);                       /* "attention", "o", "mlp", "down" */
 int64_t infq_site_width(const infq_config *c, infq_site s);    /* columns */
 
-/* Stage hook: called with the residual stream after the embedding (stage 0), after each block (1..n_layers) and after the final norm
- * (n_layers + 1); x: [n_tokens][hidden] of all segments in order. A batch of more than 512 tokens is run in parts: then each
- * stage is called once a part, with the tokens of that part. */
+/* Stage hook: called with the residual stream after the embedding (stage 0), after each block (1..n_layers) and after the
+ * final norm (n_layers + 1); x: [n_tokens][hidden] of all segments in order. A batch of more than 512 tokens is run in parts:
+ * then each stage is called once a part, with the tokens of that part. */
 typedef void (*infq_stage_fn)(void *ctx, int stage, const float *x, int64_t n_tokens, int64_t hidden);
 /* Input hook: called before each product of a block with part i's input, x: [n_tokens][cols] of all segments in order, before
  * activation quantization; parts of more than 512 tokens as above. */
@@ -95,8 +97,9 @@ typedef struct {
     infq_stage_fn on_stage;
     infq_input_fn on_input;
     void *ctx;
-    /* Not NULL: start before block first_layer (0..n_layers) with this residual stream, [sum n_tokens][hidden] on the host, instead of the
-     * embedding of the tokens. The caches of earlier blocks stay unwritten, so the sequences may only be freed afterwards. */
+    /* Not NULL: start before block first_layer (0..n_layers) with this residual stream, [sum n_tokens][hidden] on the host,
+     * instead of the embedding of the tokens. The caches of earlier blocks stay unwritten, so the sequences may only be freed
+     * afterwards. */
     const float *x;
     int64_t first_layer;
 } infq_forward_options;
@@ -108,8 +111,9 @@ infq_status infq_model_forward(infq_model *m, const infq_segment *segs, int64_t 
                                float *hidden, infq_err *err);
 /* Residual stream x [n_tokens][hidden] behind the embedding, for a sequence from position 0. */
 infq_status infq_model_embed(infq_model *m, const int32_t *tokens, int64_t n_tokens, float *x, infq_err *err);
-/* Block `layer` on rows x [n_tokens][hidden] of one sequence from position 0, in place. scratch: any empty sequence of the model, empty
- * afterwards. Running all blocks in order gives what infq_model_forward gives, without holding more than one layer's state. */
+/* Block `layer` on rows x [n_tokens][hidden] of one sequence from position 0, in place. scratch: any empty sequence of the
+ * model, empty afterwards. Running all blocks in order gives what infq_model_forward gives, without holding more than one
+ * layer's state. */
 infq_status infq_model_block(infq_model *m, int64_t layer, infq_seq *scratch, float *x, int64_t n_tokens,
                              const infq_forward_options *o, infq_err *err);
 /* Replaces a block's matrix by another of the same shape; w's views must outlive the model or the next replacement.

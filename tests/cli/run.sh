@@ -1,7 +1,8 @@
 #!/bin/bash
 # Runs every tests/cli/*.sh case in a fresh folder and compares: NAME.stdout.exact (equal), NAME.stderr.glob (every line is a
 # pattern that some line of stderr matches; no file: stderr must be empty), NAME.exit (a number; no file: 0). Then --help of every
-# command against docs/cli. A case without any of the three files fails. BUILD: folder of the binaries. A case that needs shared files prints "SKIP reason" and exits 0.
+# command against docs/cli. A case without any of the three files fails. BUILD: folder of the binaries. A case that needs shared
+# files prints "SKIP reason" and exits 0.
 set -u
 cd "$(dirname "$0")/../.."
 root=$PWD BUILD=$(cd "${BUILD:-build}" && pwd)
