@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "lib/backend/calib.h"
+#include "lib/backend/moments.h"
 #include "lib/base/cpu.h"
 #include "lib/base/mem.h"
 #include "lib/base/par.h"

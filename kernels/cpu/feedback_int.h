@@ -3,7 +3,7 @@
 #define INFQ_KERNELS_CPU_FEEDBACK_INT_H
 
 #include "kernels/cpu/quant_int.h"
-#include "lib/backend/calib.h"
+#include "lib/backend/moments.h"
 
 #define FEEDBACK_ROWS 32    /* rows a panel */
 #define FEEDBACK_FLUSH 64   /* columns whose losses are summed in F32; a multiple of 4 */

@@ -1,5 +1,5 @@
 /* GPTQ: ranges by weighted search on the original rows (static groups), columns in order of their energy, each value moved by the errors of
- * those before it (lib/backend/calib.h). Frantar et al. 2022; algorithms.md 2.1. docs/methods/gptq.md. */
+ * those before it (lib/backend/moments.h). Frantar et al. 2022; algorithms.md 2.1. docs/methods/gptq.md. */
 #include "lib/base/mem.h"
 #include "lib/compress/method_int.h"
 

@@ -2,7 +2,7 @@
 #ifndef INFQ_COMPRESS_METHOD_H
 #define INFQ_COMPRESS_METHOD_H
 
-#include "lib/backend/calib.h"
+#include "lib/backend/moments.h"
 
 /* What a method asks of the driver before it can run. Data-free methods need nothing. */
 #define INFQ_NEEDS_DIAG 1u   /* mean square of each input channel */

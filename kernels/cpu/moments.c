@@ -1,4 +1,4 @@
-/* Contract: lib/backend/calib.h. */
+/* Contract: lib/backend/moments.h. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -3,8 +3,8 @@
  * Sums over tokens may differ in the last bits between processors (matrix products of a library, in fixed blocks, so never with
  * the number of threads). What decides stored bits from given statistics (factor, feedback) is computed with the
  * same operations in the same order on every processor: equal statistics give equal bytes. */
-#ifndef INFQ_BACKEND_CALIB_H
-#define INFQ_BACKEND_CALIB_H
+#ifndef INFQ_BACKEND_MOMENTS_H
+#define INFQ_BACKEND_MOMENTS_H
 
 #include "lib/backend/search.h"
 
