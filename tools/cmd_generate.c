@@ -6,6 +6,7 @@
 #include "lib/base/par.h"
 #include "lib/eval/score.h"
 #include "lib/io/chat.h"
+#include "lib/io/tok_stream.h"
 #include "lib/model/model.h"
 #include "tools/cmd.h"
 #include "tools/commands.h"
@@ -52,44 +53,22 @@ typedef struct {
     int64_t n_choices;    // ids from here on are padding of the embedding: no token, never chosen
     infq_ids ids;         // prompt, then what was generated
     size_t n_prompt;
-    size_t from, shown;   // ids[from..shown) are decoded in front of ids[shown..), whose text is not out yet
-    infq_buf before, with; // text of ids[from..shown), of ids[from..n)
+    infq_tok_stream stream;
     infq_buf text;        // all that is out
     int64_t ttft_ns, total_ns;
     const char *stopped;  // "eos" or "length"
 } session;
 
-static bool is_eos(const infq_config *c, int32_t id)
-{
-    for (int i = 0; i < c->n_eos; i++)
-        if (c->eos[i] == id)
-            return true;
-    return false;
-}
-
-// What a token looks like can depend on the ones before it (leading spaces, characters of several tokens).
-#define CONTEXT_TOKENS 8
-
-// Puts out the text of the new tokens, unless they end inside a character that the next ones may complete.
+// Puts out the text of the new tokens.
 static infq_status show(session *s, bool print, bool last, infq_err *err)
 {
-    size_t n;
-    bool broken;
+    size_t from = s->text.n, n;
 
-    infq_buf_clear(&s->before);
-    infq_buf_clear(&s->with);
-    INFQ_TRY(infq_tokenizer_decode(s->tok, s->ids.data + s->from, s->shown - s->from, true, &s->before, err));
-    INFQ_TRY(infq_tokenizer_decode(s->tok, s->ids.data + s->from, s->ids.n - s->from, true, &s->with, err));
-    broken = s->with.n >= 3 && memcmp(s->with.data + s->with.n - 3, "\xef\xbf\xbd", 3) == 0;
-    if (broken && !last && s->ids.n - s->shown < CONTEXT_TOKENS)
-        return INFQ_E_OK;
-    n = s->with.n > s->before.n ? s->with.n - s->before.n : 0;
-    if (print && n > 0 && (fwrite(s->with.data + s->before.n, 1, n, stdout) != n || fflush(stdout)))
+    INFQ_TRY(infq_tok_stream_more(&s->stream, s->tok, &s->ids, true, last, &s->text, err));
+    n = s->text.n - from;
+    if (print && n > 0 && (fwrite(s->text.data + from, 1, n, stdout) != n || fflush(stdout)))
         return infq_err_set(err, INFQ_E_IO, "standard output cannot be written");
-    infq_buf_add(&s->text, s->with.data + s->with.n - n, n);
-    s->from = s->shown;
-    s->shown = s->ids.n;
-    return infq_buf_status(&s->text, err);
+    return INFQ_E_OK;
 }
 
 // The rendered chat template of the folder.
@@ -151,8 +130,8 @@ static infq_status open_all(session *s, const char *path, const options *o, cons
     INFQ_TRY(infq_ids_status(&s->ids, err));
     if (s->ids.n == 0)
         return infq_err_set(err, INFQ_E_USAGE, "--prompt is empty and %s has no BOS token", path);
-    s->n_prompt = s->shown = s->ids.n;
-    s->from = s->shown > CONTEXT_TOKENS ? s->shown - CONTEXT_TOKENS : 0;
+    s->n_prompt = s->ids.n;
+    infq_tok_stream_init(&s->stream, s->n_prompt);
     return infq_seq_new(s->m, &s->seq, err);
 }
 
@@ -189,7 +168,7 @@ static infq_status generate(session *s, const options *o, infq_err *err)
         INFQ_TRY(next_token(s, &so, &rng, &id, err));
         if (i == 0)
             s->ttft_ns = infq_time_ns() - t0;
-        if (is_eos(c, id)) {
+        if (infq_config_is_eos(c, id)) {
             s->stopped = "eos";
             break;
         }
@@ -291,8 +270,7 @@ int cmd_generate(int argc, char **argv)
     infq_par_threads_set((int)o.threads);
     memset(&s, 0, sizeof(s));
     infq_ids_init(&s.ids);
-    infq_buf_init(&s.before);
-    infq_buf_init(&s.with);
+    infq_tok_stream_init(&s.stream, 0);
     infq_buf_init(&s.text);
     log = cmd_log(&sink, NAME, o.quiet);
     st = open_all(&s, argv[0], &o, &log, &err);
@@ -309,8 +287,7 @@ int cmd_generate(int argc, char **argv)
     infq_mem_free(s.hidden);
     infq_mem_free(s.logits);
     infq_ids_deinit(&s.ids);
-    infq_buf_deinit(&s.before);
-    infq_buf_deinit(&s.with);
+    infq_tok_stream_deinit(&s.stream);
     infq_buf_deinit(&s.text);
     return st ? cmd_fail(NAME, &err) : 0;
 }

@@ -380,3 +380,11 @@ infq_status infq_config_read(const infq_checkpoint *ck, infq_config *out, infq_e
     *out = c;
     return INFQ_E_OK;
 }
+
+bool infq_config_is_eos(const infq_config *c, int32_t id)
+{
+    for (int i = 0; i < c->n_eos; i++)
+        if (c->eos[i] == id)
+            return true;
+    return false;
+}

@@ -48,6 +48,7 @@ typedef struct {
 infq_status infq_config_read(const infq_checkpoint *ck, infq_config *out, infq_err *err);
 /* The same from parsed JSON alone: no tensors, no generation_config.json. */
 infq_status infq_config_parse(const cJSON *json, infq_config *out, infq_err *err);
+bool infq_config_is_eos(const infq_config *c, int32_t id);
 
 /* Rotated elements of a head: 0 without rotary positions. */
 int64_t infq_rope_n_rot(const infq_config *c);
