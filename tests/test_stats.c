@@ -1,8 +1,14 @@
 /* Statistics against specs/vectors/statistics.json: normal_cdf, normal_quantile, t_cdf, t_quantile, chi2_quantile, chi2_sf, f_sf,
  * binomial_tail, mcnemar_exact, wilson (and Clopper-Pearson), tango, multiplicity (Holm, BH), tost, clustered_se,
- * percentile_linear, sample_size_paired, minimal_detectable_gap, ppl_ratio_guard, corpus_perplexity (its standard errors). */
+ * percentile_linear, sample_size_paired, minimal_detectable_gap, ppl_ratio_guard, corpus_perplexity (its standard errors), bootstrap_splitmix64,
+ * sign_flip_exact, run_label_permutation, combine_p, crossed_items_runs, group_stderr, self_flip_relation, self_flip_from_sd,
+ * e_process_fixed_lambda, e_process_plugin, alpha_spending, group_sequential_bounds. The rest is in test_band, test_gate (reference_scaled, worked
+ * examples), test_noise (repeatability), test_simulate (rules, operating characteristics), test_items and test_eval. */
 #include "tests/testlib.h"
 
+#include "lib/eval/pooling.h"
+#include "lib/eval/resample.h"
+#include "lib/eval/sequential.h"
 #include "lib/eval/stats.h"
 
 static cJSON *golden;
@@ -356,6 +362,257 @@ START_TEST(sums_do_not_lose_small_terms)
 }
 END_TEST
 
+static int numbers(const cJSON *list, double *out, int cap)
+{
+    const cJSON *v;
+    int n = 0;
+
+    cJSON_ArrayForEach(v, list) {
+        ck_assert_int_lt(n, cap);
+        out[n++] = v->valuedouble;
+    }
+    return n;
+}
+
+START_TEST(bootstrap_equals_golden)
+{
+    const cJSON *o, *v;
+
+    TEST_NEEDS_SHARED();
+    cJSON_ArrayForEach(o, group("bootstrap_splitmix64")) {
+        infq_splitmix r = infq_splitmix_seed((uint64_t)whole(o, "seed"));
+        double d[32], means[1000];
+        int n = numbers(infq_json_get(o, "d"), d, 32), below = 0;
+        infq_moments m;
+        cJSON_ArrayForEach(v, infq_json_get(o, "first_outputs_as_strings"))
+            ck_assert_uint_eq(infq_splitmix_next(&r), strtoull(v->valuestring, NULL, 10));
+        ck_assert_int_eq(whole(o, "replicates"), 1000);
+        infq_bootstrap_means(d, n, (uint64_t)whole(o, "seed"), 1000, means);
+        m = infq_moments_of(means, 1000);
+        close_to(o, "mean_of_replicates", m.mean);
+        close_to(o, "sd_of_replicates", m.sd);
+        for (int i = 0; i < 1000; i++)
+            below += means[i] < 0;
+        close_to(o, "share_below_zero", below / 1000.0);
+        ck_assert_double_eq_tol(m.mean * 1000 * n, num(o, "sum_of_all_draws"), 1e-6);
+        infq_sort(means, 1000);
+        close_to(o, "q05", infq_percentile(means, 1000, 0.05));
+        close_to(o, "q50", infq_percentile(means, 1000, 0.5));
+        close_to(o, "q95", infq_percentile(means, 1000, 0.95));
+    }
+}
+END_TEST
+
+START_TEST(permutation_tests_equal_golden)
+{
+    const cJSON *o;
+    infq_permutation p;
+    infq_err err;
+
+    TEST_NEEDS_SHARED();
+    cJSON_ArrayForEach(o, group("sign_flip_exact")) {
+        double d[32];
+        int n = numbers(infq_json_get(o, "d"), d, 32);
+        ck_ok(infq_sign_flip(d, n, 1, 1000, &p, &err), err);
+        ck_assert(p.exact);
+        close_to(o, "p_degradation", p.p_degradation);
+        close_to(o, "p_two_sided", p.p_two_sided);
+    }
+    cJSON_ArrayForEach(o, group("run_label_permutation")) {
+        double a[32], b[32];
+        int na = numbers(infq_json_get(o, "original"), a, 32), nb = numbers(infq_json_get(o, "compressed"), b, 32);
+        ck_ok(infq_run_labels(a, na, b, nb, 1, 1000, &p, &err), err);
+        ck_assert(p.exact);
+        close_to(o, "p_degradation", p.p_degradation);
+        close_to(o, "p_two_sided", p.p_two_sided);
+    }
+}
+END_TEST
+
+START_TEST(drawn_permutations_are_near_the_exact_ones)
+{
+    /* 24 differences are too many for every sign; 11 ones lost and 3 won is McNemar's test */
+    double d[24], a[14], b[14];
+    infq_permutation p;
+    infq_err err;
+
+    for (int i = 0; i < 24; i++)
+        d[i] = i < 16 ? -1 : 1;
+    ck_ok(infq_sign_flip(d, 24, 7, 200000, &p, &err), err);
+    ck_assert(!p.exact);
+    ck_assert_double_eq_tol(p.p_degradation, infq_mcnemar_exact(16, 8).p_degradation, 0.003);
+    ck_assert_double_eq_tol(p.p_two_sided, infq_mcnemar_exact(16, 8).p_two_sided, 0.003);
+    for (int i = 0; i < 14; i++) {
+        a[i] = i % 5;
+        b[i] = i % 5 - 1.5;
+    }
+    ck_ok(infq_run_labels(a, 14, b, 14, 3, 100000, &p, &err), err);
+    ck_assert(!p.exact);
+    ck_assert_double_lt(p.p_degradation, 0.01);
+    ck_ok(infq_run_labels(a, 14, a, 14, 3, 100000, &p, &err), err);
+    ck_assert_double_gt(p.p_two_sided, 0.9);
+}
+END_TEST
+
+START_TEST(figures_over_tasks_and_runs_equal_golden)
+{
+    const cJSON *o, *row;
+
+    TEST_NEEDS_SHARED();
+    cJSON_ArrayForEach(o, group("combine_p")) {
+        double p[16];
+        infq_combined c = infq_combine_p(p, numbers(infq_json_get(o, "p"), p, 16));
+        close_to(o, "stouffer_z", c.z);
+        close_to(o, "stouffer_p", c.stouffer);
+        close_to(o, "fisher_x2", c.x2);
+        close_to(o, "fisher_p", c.fisher);
+    }
+    cJSON_ArrayForEach(o, group("group_stderr")) {
+        double n[16], se[16];
+        int64_t items[16];
+        int k = numbers(infq_json_get(o, "n"), n, 16);
+        infq_group_se g;
+        numbers(infq_json_get(o, "se"), se, 16);
+        for (int i = 0; i < k; i++)
+            items[i] = (int64_t)n[i];
+        g = infq_group_se_of(items, se, k);
+        close_to(o, "pooled_harness_style", g.pooled);
+        close_to(o, "stratified_size_weighted", g.by_size);
+        close_to(o, "macro_equal_weight", g.equal);
+    }
+    cJSON_ArrayForEach(o, group("crossed_items_runs")) {
+        double d[64];
+        int n = 0, runs = 0;
+        infq_crossed c;
+        cJSON_ArrayForEach(row, infq_json_get(o, "d"))
+            n += runs = numbers(row, d + n, 64 - n);
+        c = infq_crossed_of(d, n / runs, runs);
+        ck_assert_double_eq(c.mean, num(o, "D"));
+        close_to(o, "MS_item", c.ms_item);
+        close_to(o, "MS_run", c.ms_run);
+        close_to(o, "MS_resid", c.ms_resid);
+        close_to(o, "var_item", c.var_item);
+        close_to(o, "var_run", c.var_run);
+        close_to(o, "se_both_random", c.se_both);
+        close_to(o, "se_items_only", c.se_items_only);
+        close_to(o, "se_runs_only", c.se_runs_only);
+    }
+}
+END_TEST
+
+START_TEST(noise_and_flips_of_the_original_equal_golden)
+{
+    const cJSON *o;
+
+    TEST_NEEDS_SHARED();
+    cJSON_ArrayForEach(o, group("self_flip_relation")) {
+        double sd = infq_self_flip_sd(num(o, "psi0"), whole(o, "n"));
+        close_to(o, "sd_run", sd);
+        close_to(o, "sd_difference", sd * M_SQRT2);
+        close_to(o, "repeatability_limit", sd * M_SQRT2 * infq_norm_quantile(0.975));
+    }
+    cJSON_ArrayForEach(o, group("self_flip_from_sd"))
+        close_to(o, "psi0", infq_self_flip_rate(num(o, "sd_run"), whole(o, "n")));
+}
+END_TEST
+
+START_TEST(betting_processes_equal_golden)
+{
+    const cJSON *o;
+
+    TEST_NEEDS_SHARED();
+    cJSON_ArrayForEach(o, group("e_process_fixed_lambda")) {
+        double d[32], e[32], g[32];
+        int n = numbers(infq_json_get(o, "d"), d, 32);
+        infq_betting b = infq_betting_start(num(o, "margin"));
+        numbers(infq_json_get(o, "E_pass"), e, 32);
+        numbers(infq_json_get(o, "E_fail"), g, 32);
+        for (int i = 0; i < n; i++) {
+            infq_betting_add_staked(&b, d[i], num(o, "lambda"), num(o, "lambda"));
+            ck_assert_double_eq_tol(exp(b.log_e), e[i], 1e-12);
+            ck_assert_double_eq_tol(exp(b.log_g), g[i], 1e-12);
+        }
+    }
+    cJSON_ArrayForEach(o, group("e_process_plugin")) {
+        double d[32], e[32], g[32], up[32], down[32];
+        int n = numbers(infq_json_get(o, "d"), d, 32);
+        infq_betting b = infq_betting_start(num(o, "margin"));
+        numbers(infq_json_get(o, "E_pass"), e, 32);
+        numbers(infq_json_get(o, "E_fail"), g, 32);
+        numbers(infq_json_get(o, "lambda_pass"), up, 32);
+        numbers(infq_json_get(o, "lambda_fail"), down, 32);
+        for (int i = 0; i < n; i++) {
+            double u, v;
+            infq_betting_stakes(&b, &u, &v);
+            ck_assert_double_eq_tol(u, up[i], 1e-12);
+            ck_assert_double_eq_tol(v, down[i], 1e-12);
+            infq_betting_add(&b, d[i]);
+            ck_assert_double_eq_tol(exp(b.log_e), e[i], 1e-12);
+            ck_assert_double_eq_tol(exp(b.log_g), g[i], 1e-12);
+        }
+    }
+}
+END_TEST
+
+START_TEST(betting_rejects_once_and_for_all_and_loses_all_to_a_broken_item)
+{
+    infq_betting b = infq_betting_start(0.01);
+
+    for (int i = 0; i < 1000; i++)
+        infq_betting_add(&b, 0);
+    ck_assert(infq_betting_passes(&b, 0.05));
+    ck_assert(!infq_betting_fails(&b, 0.05));
+    for (int i = 0; i < 200; i++)
+        infq_betting_add(&b, -1);
+    ck_assert(infq_betting_passes(&b, 0.05)); /* at any time */
+    b = infq_betting_start(0.01);
+    for (int i = 0; i < 100; i++)
+        infq_betting_add(&b, -1);
+    ck_assert(infq_betting_fails(&b, 0.05));
+    ck_assert(!infq_betting_passes(&b, 0.05));
+    infq_betting_add(&b, NAN);
+    ck_assert(!infq_betting_fails(&b, 0.05));
+    ck_assert(!infq_betting_passes(&b, 0.05));
+}
+END_TEST
+
+static infq_spending spending_named(const char *name)
+{
+    return strcmp(name, "pocock_type") == 0 ? INFQ_SPEND_POCOCK : INFQ_SPEND_OBRIEN_FLEMING;
+}
+
+START_TEST(error_spending_and_its_bounds_equal_golden)
+{
+    const cJSON *o;
+    infq_err err;
+
+    TEST_NEEDS_SHARED();
+    cJSON_ArrayForEach(o, group("alpha_spending")) {
+        close_to(o, "obrien_fleming_type", infq_spending_of(INFQ_SPEND_OBRIEN_FLEMING, num(o, "alpha"), num(o, "t")));
+        close_to(o, "pocock_type", infq_spending_of(INFQ_SPEND_POCOCK, num(o, "alpha"), num(o, "t")));
+    }
+    cJSON_ArrayForEach(o, group("group_sequential_bounds")) {
+        double t[INFQ_MAX_LOOKS], want[INFQ_MAX_LOOKS], z[INFQ_MAX_LOOKS];
+        int n = numbers(infq_json_get(o, "looks"), t, INFQ_MAX_LOOKS);
+        numbers(infq_json_get(o, "z"), want, INFQ_MAX_LOOKS);
+        ck_ok(infq_group_bounds(spending_named(infq_json_get(o, "spending")->valuestring), num(o, "alpha_one_sided"), t, n, z, &err), err);
+        for (int k = 0; k < n; k++)
+            ck_assert_double_eq_tol(z[k] / want[k], 1, num(o, "rtol"));
+    }
+}
+END_TEST
+
+START_TEST(looks_that_do_not_ascend_are_refused)
+{
+    double z[3], back[3] = {0.5, 0.25, 1}, beyond[2] = {0.5, 1.5};
+    infq_err err;
+
+    ck_assert_int_eq(infq_group_bounds(INFQ_SPEND_POCOCK, 0.05, back, 3, z, &err), INFQ_E_USAGE);
+    ck_assert_int_eq(infq_group_bounds(INFQ_SPEND_POCOCK, 0.05, beyond, 2, z, &err), INFQ_E_USAGE);
+    ck_assert_int_eq(infq_group_bounds(INFQ_SPEND_POCOCK, 0.05, back, 0, z, &err), INFQ_E_USAGE);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("stats");
@@ -376,6 +633,15 @@ int main(void)
     tcase_add_test(t, sample_sizes_equal_golden);
     tcase_add_test(t, paired_perplexity_ratio_equals_golden);
     tcase_add_test(t, ratio_by_the_delta_method_equals_golden);
+    tcase_add_test(t, bootstrap_equals_golden);
+    tcase_add_test(t, permutation_tests_equal_golden);
+    tcase_add_test(t, figures_over_tasks_and_runs_equal_golden);
+    tcase_add_test(t, noise_and_flips_of_the_original_equal_golden);
+    tcase_add_test(t, betting_processes_equal_golden);
+    tcase_add_test(t, error_spending_and_its_bounds_equal_golden);
+    tcase_add_test(p, drawn_permutations_are_near_the_exact_ones);
+    tcase_add_test(p, betting_rejects_once_and_for_all_and_loses_all_to_a_broken_item);
+    tcase_add_test(p, looks_that_do_not_ascend_are_refused);
     tcase_add_test(p, tango_mirrors_when_losses_and_gains_swap);
     tcase_add_test(p, corrections_refuse_what_is_no_probability);
     tcase_add_test(p, tost_without_spread_decides_by_the_gap);

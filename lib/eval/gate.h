@@ -6,10 +6,11 @@
 #ifndef INFQ_EVAL_GATE_H
 #define INFQ_EVAL_GATE_H
 
+#include "lib/eval/band.h"
 #include "lib/eval/item.h"
 #include "lib/eval/stats.h"
 
-typedef enum { INFQ_VERDICT_PASS, INFQ_VERDICT_FAIL, INFQ_VERDICT_UNDECIDED } infq_verdict;
+
 const char *infq_verdict_name(infq_verdict v); /* "pass", "fail", "undecided" */
 int infq_verdict_exit(infq_verdict v);         /* 0, 1, 6 */
 
