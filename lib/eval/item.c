@@ -1,4 +1,4 @@
-#include "lib/eval/item.h"
+#include "lib/eval/item_int.h"
 
 #include <errno.h>
 #include <math.h>
@@ -29,7 +29,7 @@ struct infq_item_log {
     char path[4096];
 };
 
-static const char *const kind_names[] = {"choice", "target"};
+static const char *const kind_names[] = {"choice", "target", "generate"};
 
 infq_status infq_items_new(const infq_item_key *key, infq_items **out, infq_err *err)
 {
@@ -92,6 +92,7 @@ infq_status infq_items_add(infq_items *s, int64_t n, infq_item **out, infq_err *
     it = (infq_item *)block;
     it->n = n;
     it->gold = -1;
+    it->parts = 1;
     it->ll = (double *)(block + sizeof(*it));
     it->n_tokens = (int64_t *)(it->ll + n);
     it->chars = it->n_tokens + n;
@@ -122,10 +123,23 @@ infq_status infq_items_add_copy(infq_items *s, const infq_item *it, infq_err *er
     return 0;
 }
 
-static void set_metric(infq_item *it, const char *name, double value)
+infq_status infq_items_text(infq_items *s, const char *text, size_t n, const char **out, infq_err *err)
+{
+    char *copy;
+
+    INFQ_TRY(infq_arena_alloc(s->arena, n + 1, 1, "text of an item", (void **)&copy, err));
+    if (n > 0)
+        memcpy(copy, text, n);
+    copy[n] = '\0';
+    *out = copy;
+    return 0;
+}
+
+void infq_item_metric_add(infq_item *it, const char *name, double value)
 {
     infq_item_metric *m = &it->metrics[it->n_metrics++];
 
+    INFQ_BUG_ON(it->n_metrics > INFQ_ITEM_METRICS);
     snprintf(m->name, sizeof(m->name), "%s", name);
     m->value = value;
 }
@@ -153,12 +167,12 @@ void infq_item_finish(infq_item *it)
     it->pick_norm = best(it, it->chars);
     it->pick_bytes = best(it, it->bytes);
     if (it->kind == INFQ_ITEM_CHOICE) {
-        set_metric(it, "acc", it->pick == it->gold);
-        set_metric(it, "acc_norm", it->pick_norm == it->gold);
-        set_metric(it, "acc_bytes", it->pick_bytes == it->gold);
+        infq_item_metric_add(it, "acc", it->pick == it->gold);
+        infq_item_metric_add(it, "acc_norm", it->pick_norm == it->gold);
+        infq_item_metric_add(it, "acc_bytes", it->pick_bytes == it->gold);
     } else {
-        set_metric(it, "acc", it->greedy[0]);
-        set_metric(it, "ll", it->ll[0]);
+        infq_item_metric_add(it, "acc", it->greedy[0]);
+        infq_item_metric_add(it, "ll", it->ll[0]);
     }
 }
 
@@ -182,48 +196,47 @@ static void write_counts(infq_jw *w, const char *key, const int64_t *v, int64_t 
     infq_jw_end_arr(w);
 }
 
+/* Members of choice and target items between the request and the metrics. */
+static void write_scores(const infq_item *it, infq_jw *w)
+{
+    if (it->kind == INFQ_ITEM_CHOICE)
+        infq_jw_key_i64(w, "gold", it->gold);
+    infq_jw_key(w, "ll");
+    infq_jw_arr(w);
+    for (int64_t i = 0; i < it->n; i++)
+        infq_jw_f64(w, it->ll[i]);
+    infq_jw_end_arr(w);
+    write_counts(w, "tokens", it->n_tokens, it->n);
+    infq_jw_key(w, "greedy");
+    infq_jw_arr(w);
+    for (int64_t i = 0; i < it->n; i++)
+        infq_jw_bool(w, it->greedy[i]);
+    infq_jw_end_arr(w);
+    write_counts(w, "chars", it->chars, it->n);
+    write_counts(w, "bytes", it->bytes, it->n);
+    if (it->kind != INFQ_ITEM_CHOICE)
+        return;
+    infq_jw_key_i64(w, "pick", it->pick);
+    infq_jw_key_i64(w, "pick_norm", it->pick_norm);
+    infq_jw_key_i64(w, "pick_bytes", it->pick_bytes);
+}
+
 void infq_item_write(const infq_item *it, infq_buf *to)
 {
     infq_jw w = infq_jw_over(to, 0);
 
     infq_jw_obj(&w);
-    infq_jw_key(&w, "doc");
-    infq_jw_i64(&w, it->doc);
-    infq_jw_key(&w, "kind");
-    infq_jw_str(&w, kind_names[it->kind]);
-    infq_jw_key(&w, "request");
-    infq_jw_str(&w, it->request);
-    if (it->kind == INFQ_ITEM_CHOICE) {
-        infq_jw_key(&w, "gold");
-        infq_jw_i64(&w, it->gold);
-    }
-    infq_jw_key(&w, "ll");
-    infq_jw_arr(&w);
-    for (int64_t i = 0; i < it->n; i++)
-        infq_jw_f64(&w, it->ll[i]);
-    infq_jw_end_arr(&w);
-    write_counts(&w, "tokens", it->n_tokens, it->n);
-    infq_jw_key(&w, "greedy");
-    infq_jw_arr(&w);
-    for (int64_t i = 0; i < it->n; i++)
-        infq_jw_bool(&w, it->greedy[i]);
-    infq_jw_end_arr(&w);
-    write_counts(&w, "chars", it->chars, it->n);
-    write_counts(&w, "bytes", it->bytes, it->n);
-    if (it->kind == INFQ_ITEM_CHOICE) {
-        infq_jw_key(&w, "pick");
-        infq_jw_i64(&w, it->pick);
-        infq_jw_key(&w, "pick_norm");
-        infq_jw_i64(&w, it->pick_norm);
-        infq_jw_key(&w, "pick_bytes");
-        infq_jw_i64(&w, it->pick_bytes);
-    }
+    infq_jw_key_i64(&w, "doc", it->doc);
+    infq_jw_key_str(&w, "kind", kind_names[it->kind]);
+    infq_jw_key_str(&w, "request", it->request);
+    if (it->kind == INFQ_ITEM_GENERATE)
+        infq_item_generate_write(it, &w);
+    else
+        write_scores(it, &w);
     infq_jw_key(&w, "metrics");
     infq_jw_obj(&w);
-    for (int i = 0; i < it->n_metrics; i++) {
-        infq_jw_key(&w, it->metrics[i].name);
-        infq_jw_f64(&w, it->metrics[i].value);
-    }
+    for (int i = 0; i < it->n_metrics; i++)
+        infq_jw_key_f64(&w, it->metrics[i].name, it->metrics[i].value);
     infq_jw_end_obj(&w);
     infq_jw_end_obj(&w);
 }
@@ -311,35 +324,22 @@ static infq_status read_metrics(const cJSON *o, infq_item *it, infq_err *err)
             return infq_err_set(err, INFQ_E_NUMERIC, "metric %.20s is no finite number", v->string);
         if (it->n_metrics == INFQ_ITEM_METRICS || strlen(v->string) >= sizeof(it->metrics[0].name))
             return infq_err_set(err, INFQ_E_FORMAT, "more than %d metrics, or a long name", INFQ_ITEM_METRICS);
-        set_metric(it, v->string, v->valuedouble);
+        infq_item_metric_add(it, v->string, v->valuedouble);
     }
     return 0;
 }
 
-/* Our line. */
-static infq_status read_item(infq_items *s, const cJSON *o, infq_err *err)
+/* What choice and target items hold besides. */
+static infq_status read_scores(const cJSON *o, infq_item *it, infq_err *err)
 {
     const cJSON *ll = infq_json_get(o, "ll");
-    const char *kind, *request;
-    infq_item *it;
-    int64_t n = cJSON_IsArray(ll) ? cJSON_GetArraySize(ll) : -1, *flags = NULL;
+    int64_t n = it->n, *flags = NULL;
     infq_status st;
 
-    if (n < 1)
-        return infq_err_set(err, INFQ_E_FORMAT, "ll is not a list of numbers");
-    INFQ_TRY(infq_items_add(s, n, &it, err));
-    INFQ_TRY(infq_json_str(o, "kind", "", &kind, err));
-    INFQ_TRY(infq_json_str(o, "request", "", &request, err));
-    INFQ_TRY(infq_json_i64(o, "doc", -1, &it->doc, err));
     INFQ_TRY(infq_json_i64(o, "gold", -1, &it->gold, err));
     INFQ_TRY(infq_json_i64(o, "pick", 0, &it->pick, err));
     INFQ_TRY(infq_json_i64(o, "pick_norm", 0, &it->pick_norm, err));
     INFQ_TRY(infq_json_i64(o, "pick_bytes", 0, &it->pick_bytes, err));
-    for (it->kind = 0; it->kind <= INFQ_ITEM_TARGET && strcmp(kind, kind_names[it->kind]) != 0; it->kind++)
-        ;
-    if (it->kind > INFQ_ITEM_TARGET || it->doc < 0 || strlen(request) >= sizeof(it->request))
-        return infq_err_set(err, INFQ_E_FORMAT, "kind, doc or request is missing or not as it should be");
-    strcpy(it->request, request);
     for (int64_t i = 0; i < n; i++) {
         const cJSON *v = cJSON_GetArrayItem(ll, (int)i);
         if (!cJSON_IsNumber(v) || !isfinite(v->valuedouble))
@@ -355,7 +355,37 @@ static infq_status read_item(infq_items *s, const cJSON *o, infq_err *err)
     for (int64_t i = 0; !st && i < n; i++)
         it->greedy[i] = flags[i] != 0;
     infq_mem_free(flags);
-    return st ? st : read_metrics(infq_json_get(o, "metrics"), it, err);
+    return st;
+}
+
+/* Our line. */
+static infq_status read_item(infq_items *s, const cJSON *o, infq_err *err)
+{
+    const cJSON *ll = infq_json_get(o, "ll");
+    const char *kind, *request;
+    infq_item *it;
+    int64_t n = cJSON_IsArray(ll) ? cJSON_GetArraySize(ll) : -1;
+    int k = INFQ_ITEM_GENERATE;
+
+    INFQ_TRY(infq_json_str(o, "kind", "", &kind, err));
+    INFQ_TRY(infq_json_str(o, "request", "", &request, err));
+    while (k >= 0 && strcmp(kind, kind_names[k]) != 0)
+        k--;
+    if (k == INFQ_ITEM_GENERATE)
+        n = 1;
+    if (n < 1)
+        return infq_err_set(err, INFQ_E_FORMAT, "ll is not a list of numbers");
+    INFQ_TRY(infq_items_add(s, n, &it, err));
+    INFQ_TRY(infq_json_i64(o, "doc", -1, &it->doc, err));
+    if (k < 0 || it->doc < 0 || strlen(request) >= sizeof(it->request))
+        return infq_err_set(err, INFQ_E_FORMAT, "kind, doc or request is missing or not as it should be");
+    it->kind = (infq_item_kind)k;
+    strcpy(it->request, request);
+    if (it->kind == INFQ_ITEM_GENERATE)
+        INFQ_TRY(infq_item_generate_read(s, o, it, err));
+    else
+        INFQ_TRY(read_scores(o, it, err));
+    return read_metrics(infq_json_get(o, "metrics"), it, err);
 }
 
 /* A line of the reference harness: doc_id, filter, metrics by name, hashes. Lines of other filters than the first are passed over. */
@@ -390,7 +420,7 @@ static infq_status read_sample(infq_items *s, const cJSON *o, infq_err *err)
         INFQ_TRY(infq_json_f64(o, v->valuestring, 0, &value, err));
         if (!isfinite(value))
             return infq_err_set(err, INFQ_E_NUMERIC, "metric %s is not finite", v->valuestring);
-        set_metric(it, v->valuestring, value);
+        infq_item_metric_add(it, v->valuestring, value);
     }
     if (it->n_metrics == 0)
         return infq_err_set(err, INFQ_E_FORMAT, "no metric with a number");

@@ -1,11 +1,14 @@
 /* One scored thing as one JSON line: written as it is scored, readable back, resumable.
  *
- * The first line of a file is an array, ["infq.items/1", {"model", "model_digest", "tokenizer", "task", "task_digest", "metric",
- * "settings"}]: what the scores depend on. Every other line is an object (docs/design/evaluation.md):
- *   doc (index in the task's file), kind "choice" | "target", request (first 16 hex digits of SHA-256 over all
- *   token ids that were fed and scored), gold, ll (sum of natural log-probabilities, one a continuation), tokens (scored, one a
- *   continuation), greedy, chars, bytes, pick, pick_norm, pick_bytes, metrics {name: value}.
- * An item's line depends on the model and on that item alone: not on the file's name or its other items, batch size, threads or time. Sample logs of the reference harness (specs 6.4) are read too. */
+ * The first line of a file is an array, ["infq.items/1", {"model", "model_digest", "tokenizer", "task", "task_digest",
+ * "metric", "settings"}]: what the scores depend on. Every other line is an object (docs/design/evaluation.md):
+ *   doc (index in the task's file), kind "choice" | "target" | "generate", request (first 16 hex digits of SHA-256 over all
+ *   token ids that were fed and scored), metrics {name: value}, and
+ *   choice, target: gold, ll (sum of natural log-probabilities, one a continuation), tokens (scored, one a continuation), greedy,
+ *   chars, bytes, pick, pick_norm, pick_bytes;
+ *   generate: text, tokens (written), stop, answer, target, and where they say something parts, cut.
+ * An item's line depends on the model and on that item alone: not on the file's name or its other items, batch size, threads or
+ * time. Sample logs of the reference harness (specs 6.4) are read too. */
 #ifndef INFQ_EVAL_ITEM_H
 #define INFQ_EVAL_ITEM_H
 
@@ -13,7 +16,7 @@
 
 #include "lib/base/buf.h"
 
-typedef enum { INFQ_ITEM_CHOICE, INFQ_ITEM_TARGET } infq_item_kind;
+typedef enum { INFQ_ITEM_CHOICE, INFQ_ITEM_TARGET, INFQ_ITEM_GENERATE } infq_item_kind;
 
 #define INFQ_ITEM_METRICS 8
 typedef struct {
@@ -31,6 +34,10 @@ typedef struct {
     int64_t *n_tokens, *chars, *bytes; /* [n] */
     bool *greedy;          /* [n] */
     int64_t pick, pick_norm, pick_bytes;
+    const char *text, *answer, *target, *stop; /* GENERATE: what was written, what was taken from it, what is right ("" unknown), why it
+                                                * ended; n is 1, n_tokens[0] counts what was written, ll is not used. Else NULL */
+    int64_t parts;         /* GENERATE: instructions that metrics "inst_..." are shares of; 1 for other tasks */
+    int64_t cut;           /* GENERATE: tokens that the prompt lost in front */
     int n_metrics;
     infq_item_metric metrics[INFQ_ITEM_METRICS];
 } infq_item;
@@ -53,8 +60,13 @@ const infq_item_key *infq_items_key(const infq_items *s);
 /* Reads a file, ours or a sample log. FORMAT with file, line, rule; numbers that are not finite are NUMERIC. */
 infq_status infq_items_load(const char *path, infq_items **out, infq_err *err);
 
+/* A copy of s[0..n), terminated, that lives as long as the items. */
+infq_status infq_items_text(infq_items *s, const char *text, size_t n, const char **out, infq_err *err);
+
 /* Fills picks (ties: lowest index) and the metrics acc, acc_norm, acc_bytes (CHOICE) or acc, ll (TARGET) from ll, gold, lengths. */
 void infq_item_finish(infq_item *it);
+/* Appends a metric; at most INFQ_ITEM_METRICS. */
+void infq_item_metric_add(infq_item *it, const char *name, double value);
 /* Value of a metric by name; false if the item has none. */
 bool infq_item_metric_get(const infq_item *it, const char *name, double *out);
 

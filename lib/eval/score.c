@@ -8,6 +8,7 @@
 #include "lib/base/cursor.h"
 #include "lib/base/hash.h"
 #include "lib/base/par.h"
+#include "lib/base/str.h"
 #include "lib/eval/corpus.h"
 #include "lib/eval/stats.h"
 
@@ -485,6 +486,24 @@ infq_status infq_score_task(infq_model *m, const infq_tokenizer *tok, const infq
     return st ? infq_err_in(err, "%s", infq_task_name(task)) : 0;
 }
 
+/* Share of instructions followed, over all instructions; shares x of the items become counts. */
+static infq_status pool(const infq_items *items, double *x, infq_score *sc, infq_err *err)
+{
+    double *parts;
+    infq_ratio r;
+
+    INFQ_TRY(infq_mem_new((size_t)sc->n, sizeof(*parts), "instructions", (void **)&parts, err));
+    for (int64_t i = 0; i < sc->n; i++) {
+        parts[i] = (double)infq_items_get(items, i)->parts;
+        x[i] *= parts[i];
+    }
+    r = infq_ratio_of(x, parts, sc->n);
+    infq_mem_free(parts);
+    sc->mean = r.r;
+    sc->se = r.se;
+    return 0;
+}
+
 infq_status infq_score_summary(const infq_items *items, infq_score *out, int cap, int *n_out, infq_err *err)
 {
     int64_t n = infq_items_count(items);
@@ -509,6 +528,8 @@ infq_status infq_score_summary(const infq_items *items, infq_score *out, int cap
             sc->mean = exp(-mo.mean);
             sc->se = sc->mean * mo.se;
         }
+        if (first->kind == INFQ_ITEM_GENERATE && infq_str_starts(sc->name, "inst_"))
+            st = pool(items, x, sc, err);
         ++*n_out;
     }
     infq_mem_free(x);

@@ -59,8 +59,9 @@ typedef struct {
     int64_t n;
     double mean, se;
 } infq_score;
-/* Fills at most `cap` scores in the order of the items' metrics; TARGET items also give "perplexity" = exp(-mean ll) with the error of ln
- * carried over. Their number in *n_out. */
+/* Fills at most `cap` scores in the order of the items' metrics; TARGET items also give "perplexity" = exp(-mean ll) with the
+ * error of ln carried over; "inst_..." of GENERATE items are pooled over the instructions of all items, items as clusters. Their
+ * number in *n_out. */
 infq_status infq_score_summary(const infq_items *items, infq_score *out, int cap, int *n_out, infq_err *err);
 
 #endif
