@@ -197,6 +197,34 @@ START_TEST(the_nearest_word_is_found)
 }
 END_TEST
 
+START_TEST(variables_are_put_in_and_lines_stay)
+{
+    infq_yaml *y = parsed("a: x_${n}_${t}.csv\nb:\n  - ${n}\n  - ${l}\nc: $5 $${n}\n"), *e;
+    const char *json = "{\"n\": 3, \"t\": \"test\", \"l\": [1, 2]}", *want = "{\"a\":\"x_3_test.csv\",\"b\":[3,[1,2]],\"c\":\"$5 ${n}\"}";
+    cJSON *vars, *w;
+    infq_err err;
+
+    ck_ok(infq_json_parse(json, strlen(json), "vars", &vars, &err), err);
+    ck_ok(infq_json_parse(want, strlen(want), "want", &w, &err), err);
+    ck_ok(infq_yaml_expand(y, vars, &e, &err), err);
+    ck_assert(cJSON_Compare(infq_yaml_root(e), w, true));
+    ck_assert_int_eq(infq_yaml_line(e, cJSON_GetArrayItem(infq_json_get(infq_yaml_root(e), "b"), 1)), 4);
+    ck_assert_int_eq(infq_yaml_line(e, infq_json_get(infq_yaml_root(e), "c")), 5);
+    infq_yaml_free(e);
+    infq_yaml_free(y);
+    y = parsed("a: 1\nb: ${tt}\n");
+    ck_assert_int_eq(infq_yaml_expand(y, vars, &e, &err), INFQ_E_FORMAT);
+    ck_assert_str_eq(err.msg, "t.yaml:2: b: no variable tt, t was probably meant");
+    infq_yaml_free(y);
+    y = parsed("a: x${l}\n");
+    ck_assert_int_eq(infq_yaml_expand(y, vars, &e, &err), INFQ_E_FORMAT);
+    ck_assert_str_eq(err.msg, "t.yaml:1: a: variable l is no text");
+    infq_yaml_free(y);
+    cJSON_Delete(vars);
+    cJSON_Delete(w);
+}
+END_TEST
+
 START_TEST(files_are_named_in_messages)
 {
     char path[512];
@@ -222,6 +250,7 @@ int main(void)
     tcase_add_test(tc, every_node_knows_its_line);
     tcase_add_test(tc, what_could_mean_something_else_is_refused_with_its_line);
     tcase_add_test(tc, text_that_is_not_utf8_is_refused);
+    tcase_add_test(tc, variables_are_put_in_and_lines_stay);
     tcase_add_test(tc, files_are_named_in_messages);
     suite_add_tcase(s, tc);
     tc = tcase_create("fields");

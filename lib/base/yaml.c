@@ -341,6 +341,151 @@ int64_t infq_yaml_line(const infq_yaml *y, const cJSON *node)
     return m ? m->line : 0;
 }
 
+typedef struct {
+    const infq_yaml *from;
+    infq_yaml *to;
+    const cJSON *vars;
+    infq_err *err;
+} expander;
+
+static infq_status variable(const expander *x, const cJSON *node, const char *name, size_t n, const cJSON **out)
+{
+    const char *names[64], *near;
+    const cJSON *v;
+    char word[64];
+    size_t n_names = 0;
+
+    snprintf(word, sizeof(word), "%.*s", (int)n, name);
+    *out = cJSON_GetObjectItemCaseSensitive(x->vars, word);
+    if (*out)
+        return 0;
+    cJSON_ArrayForEach(v, x->vars)
+        if (n_names < 64)
+            names[n_names++] = v->string;
+    near = infq_nearest(word, names, n_names);
+    return near ? infq_yaml_err(x->from, node, x->err, "no variable %s, %s was probably meant", word, near)
+                : infq_yaml_err(x->from, node, x->err, "no variable %s", word);
+}
+
+static infq_status put_variable(const expander *x, const cJSON *node, const cJSON *v, infq_buf *to)
+{
+    char number[32];
+
+    if (cJSON_IsString(v)) {
+        infq_buf_str(to, v->valuestring);
+    } else if (cJSON_IsNumber(v)) {
+        snprintf(number, sizeof(number), "%.15g", v->valuedouble);
+        infq_buf_str(to, number);
+    } else if (cJSON_IsBool(v)) {
+        infq_buf_str(to, cJSON_IsTrue(v) ? "true" : "false");
+    } else {
+        return infq_yaml_err(x->from, node, x->err, "variable %.40s is no text", v->string ? v->string : "");
+    }
+    return 0;
+}
+
+/* Text with its variables; *whole is set instead when it is nothing but one variable. */
+static infq_status expand_text(const expander *x, const cJSON *node, infq_buf *to, const cJSON **whole)
+{
+    const char *s = node->valuestring;
+
+    *whole = NULL;
+    while (*s) {
+        const char *end;
+        const cJSON *v;
+        if (strncmp(s, "$${", 3) == 0) {
+            infq_buf_str(to, "${");
+            s += 3;
+            continue;
+        }
+        if (strncmp(s, "${", 2) != 0) {
+            infq_buf_char(to, *s++);
+            continue;
+        }
+        end = strchr(s, '}');
+        if (!end)
+            return infq_yaml_err(x->from, node, x->err, "${ without }");
+        INFQ_TRY(variable(x, node, s + 2, (size_t)(end - s - 2), &v));
+        if (s == node->valuestring && !end[1]) {
+            *whole = v;
+            return 0;
+        }
+        INFQ_TRY(put_variable(x, node, v, to));
+        s = end + 1;
+    }
+    return infq_buf_status(to, x->err);
+}
+
+static infq_status expand(const expander *x, const cJSON *node, cJSON **out);
+
+static infq_status expand_children(const expander *x, const cJSON *node, cJSON *into)
+{
+    const cJSON *c;
+
+    cJSON_ArrayForEach(c, node) {
+        cJSON *v = NULL;
+        INFQ_TRY(expand(x, c, &v));
+        if (cJSON_IsArray(into) ? !cJSON_AddItemToArray(into, v) : !cJSON_AddItemToObject(into, c->string, v)) {
+            cJSON_Delete(v);
+            return infq_err_set(x->err, INFQ_E_NOMEM, "%s: no memory", x->to->name);
+        }
+    }
+    return 0;
+}
+
+static infq_status expand(const expander *x, const cJSON *node, cJSON **out)
+{
+    mark m = {NULL, infq_yaml_line(x->from, node)};
+    infq_status st = 0;
+
+    *out = NULL;
+    if (cJSON_IsString(node)) {
+        const cJSON *whole;
+        infq_buf text;
+        infq_buf_init(&text);
+        st = expand_text(x, node, &text, &whole);
+        if (!st)
+            *out = whole ? cJSON_Duplicate(whole, true) : cJSON_CreateString(text.data);
+        infq_buf_deinit(&text);
+    } else if (cJSON_IsArray(node) || cJSON_IsObject(node)) {
+        *out = cJSON_IsArray(node) ? cJSON_CreateArray() : cJSON_CreateObject();
+        if (*out)
+            st = expand_children(x, node, *out);
+    } else {
+        *out = cJSON_Duplicate(node, false);
+    }
+    if (!st && !*out)
+        st = infq_err_set(x->err, INFQ_E_NOMEM, "%s: no memory", x->to->name);
+    m.node = *out;
+    infq_buf_add(&x->to->marks, &m, sizeof(m));
+    if (!st)
+        st = infq_buf_status(&x->to->marks, x->err);
+    if (st) {
+        cJSON_Delete(*out);
+        *out = NULL;
+    }
+    return st;
+}
+
+infq_status infq_yaml_expand(const infq_yaml *y, const cJSON *vars, infq_yaml **out, infq_err *err)
+{
+    expander x = {y, infq_mem_calloc(1, sizeof(*y)), vars, err};
+    infq_status st;
+
+    if (!x.to)
+        return infq_err_set(err, INFQ_E_NOMEM, "%s: no memory", y->name);
+    infq_buf_init(&x.to->marks);
+    x.to->name = infq_mem_strdup(y->name);
+    st = x.to->name ? expand(&x, y->root, &x.to->root) : infq_err_set(err, INFQ_E_NOMEM, "%s: no memory", y->name);
+    if (st) {
+        infq_yaml_free(x.to);
+        return st;
+    }
+    qsort(x.to->marks.data, x.to->marks.n / sizeof(mark), sizeof(mark), by_node);
+    *out = x.to;
+    return 0;
+}
+
 infq_status infq_yaml_err(const infq_yaml *y, const cJSON *node, infq_err *err, const char *fmt, ...)
 {
     char text[200];

@@ -19,6 +19,10 @@ const cJSON *infq_yaml_root(const infq_yaml *y);     /* borrowed; unchanged by t
 const char *infq_yaml_name(const infq_yaml *y);      /* `what` */
 int64_t infq_yaml_line(const infq_yaml *y, const cJSON *node); /* of a member: its key's line. From 1; 0: no node of y */
 
+/* A copy in which ${name} inside text (not in keys) is the variable's text, and text that is only ${name} is its value of whatever type; $${ stands
+ * for ${. Lines are those of y. vars: an object. FORMAT names an unknown variable, or one inside text that is a list or object. */
+infq_status infq_yaml_expand(const infq_yaml *y, const cJSON *vars, infq_yaml **out, infq_err *err);
+
 /* FORMAT with "<what>:<line>: <key of node>: " in front (the key only where node is a member of an object). */
 infq_status infq_yaml_err(const infq_yaml *y, const cJSON *node, infq_err *err, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
