@@ -33,7 +33,8 @@ LIB_SRC := $(sort $(wildcard lib/*/*.c kernels/ref/*.c kernels/cpu/*.c))
 ifneq ($(ARCH),x86_64)
 LIB_SRC := $(filter-out kernels/cpu/%_avx2.c kernels/cpu/%_avx512.c kernels/cpu/%_vnni.c,$(LIB_SRC))
 endif
-LIB_OBJ := $(LIB_SRC:%.c=$(BUILD)/obj/%.o)
+LIB_OBJ := $(LIB_SRC:%.c=$(BUILD)/obj/%.o) $(BUILD)/obj/evals/builtin.o
+MANIFESTS := $(sort $(wildcard evals/*.yaml))
 LIB := $(BUILD)/libinfq.a
 TOOLS := infq infeval infbench
 TOOL_BIN := $(TOOLS:%=$(BUILD)/%)
@@ -57,6 +58,14 @@ setup:
 $(BUILD)/obj/%.o: %.c Makefile
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS_BASE) $(CPPFLAGS_PKG) $(isa) $(CFLAGS) -MMD -MP -c $< -o $@
+
+# Task manifests and suites travel inside the programs.
+$(BUILD)/obj/evals/builtin.c: evals/embed.sh $(MANIFESTS)
+	@mkdir -p $(@D)
+	$(Q)evals/embed.sh $(MANIFESTS) > $@.tmp && mv $@.tmp $@
+
+$(BUILD)/obj/evals/builtin.o: $(BUILD)/obj/evals/builtin.c lib/eval/manifest.h
+	$(Q)$(CC) $(CFLAGS_BASE) $(CPPFLAGS_PKG) $(CFLAGS) -c $< -o $@
 
 $(BUILD)/obj/kernels/cpu/%_avx2.o: isa = $(ISA_avx2)
 $(BUILD)/obj/kernels/cpu/%_avx512.o: isa = $(ISA_avx512)

@@ -292,13 +292,13 @@ END_TEST
 START_TEST(broken_task_rows_are_named_by_line)
 {
     static const char *const bad[][2] = {
-        {"{\"context\": \"a\", \"choices\": [\"b\"], \"gold\": 1}\n", "line 1: gold is not an index from 0 to 0"},
-        {"{\"context\": \"a\", \"choices\": [\"b\"], \"gold\": 0}\n{\"context\": \"a\", \"choices\": [], \"gold\": 0}\n", "line 2: choices"},
-        {"{\"context\": \"a\", \"choices\": [\"b\", 3], \"gold\": 0}\n", "line 1: choice 1 is not a string"},
-        {"{\"choices\": [\"b\"], \"gold\": 0}\n", "line 1: context is missing"},
+        {"{\"context\": \"a\", \"choices\": [\"b\"], \"gold\": 1}\n", "line 1: gold: 1 is not an index from 0 to 0"},
+        {"{\"context\": \"a\", \"choices\": [\"b\"], \"gold\": 0}\n{\"context\": \"a\", \"choices\": [], \"gold\": 0}\n", "line 2: choices: no entries"},
+        {"{\"context\": \"a\", \"choices\": [\"b\", 3], \"gold\": 0}\n", "line 1: choices: entry 1 is no text"},
+        {"{\"choices\": [\"b\"], \"gold\": 0}\n", "line 1: context: context is undefined"},
         {"{\"context\": \"a\", \"choices\": [\"b\"], \"gold\": 0}\n{broken\n", "line 2"},
-        {"{\"goal\": \"a\", \"sol1\": \"b\", \"sol2\": \"c\"}\n", "line 1: label is missing"},
-        {"{\"sentence\": \"a\", \"option1\": \"b\", \"option2\": \"c\", \"answer\": \"1\"}\n", "line 1: sentence has no _"},
+        {"{\"goal\": \"a\", \"sol1\": \"b\", \"sol2\": \"c\"}\n", "line 1: gold: label is undefined"},
+        {"{\"sentence\": \"a\", \"option1\": \"b\", \"option2\": \"c\", \"answer\": \"1\"}\n", "line 1: choices: an item is undefined"},
         {"{\"x\": 1}\n", "rows are not {context, choices, gold}"},
         {"\n\n", "holds no items"}};
     infq_task *t;

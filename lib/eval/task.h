@@ -1,19 +1,10 @@
-/* Task files: local JSON Lines (plain or .gz) turned into contexts and continuations.
- *
- * A set with layout of its own is a row of the table in task.c (name, telling fields, prompt function). Every other file has the plain
- * layout {"context": str, "choices": [str...], "gold": int}, optionally "delimiter": str. Without one a blank is put between context
- * and choice, unless the context is empty or ends, or the choice begins, with white space. */
+/* Tasks: rows of a data file turned into contexts and continuations by a manifest. */
 #ifndef INFQ_EVAL_TASK_H
 #define INFQ_EVAL_TASK_H
 
 #include <stdint.h>
 
-#include "lib/base/err.h"
-
-typedef enum {
-    INFQ_TASK_CHOICE, /* the likeliest of several continuations; acc, acc_norm, acc_bytes */
-    INFQ_TASK_TARGET  /* one continuation; acc = it is greedy, perplexity */
-} infq_task_kind;
+#include "lib/eval/manifest.h"
 
 /* Borrowed from the task. */
 typedef struct {
@@ -24,26 +15,44 @@ typedef struct {
 
 typedef struct {
     int64_t doc;          /* index in the file, from 0, blank lines not counted */
-    int64_t gold;         /* 0 for TARGET */
-    int64_t n_requests;
+    int64_t gold;         /* index of the right (first right) choice; 0 for TARGET and GENERATE */
+    int64_t n_requests;   /* TARGET, GENERATE: 1, whose continuation is the target */
     infq_request *requests;
+    const uint8_t *truth; /* 0 or 1 for each choice when the manifest's gold is a list, else NULL */
+    const char *row;      /* GENERATE: the row as JSON, else NULL */
 } infq_doc;
 
+typedef struct {
+    int64_t limit;        /* documents, 0: all */
+    int64_t shots;        /* examples in front, -1: the manifest's count */
+    int64_t fewshot_seed; /* -1: as the manifest says; else examples are drawn at random with this seed */
+    int64_t rotate;       /* option k of the prompt is option (k + rotate) mod n of the file (multiple-choice manifests with `options`) */
+} infq_task_options;
+infq_task_options infq_task_options_default(void);
+
 typedef struct infq_task infq_task;
-/* spec is FILE or NAME=FILE, NAME one of infq_task_kind_name's rows or any label for a plain file. At most `limit` documents (0: all).
- * FORMAT with file, line, rule; USAGE for an unknown NAME whose file is not plain. */
+/* A manifest's task from the user's data. NOT_FOUND says where a missing file can be had; MISMATCH: it has another hash; FORMAT with file, line,
+ * rule for rows: not what the manifest wants, empty choice, answer out of range, id twice. UNSUPPORTED for kind text. */
+infq_status infq_task_open_manifest(const infq_manifest *m, const infq_data_dirs *dirs, const infq_task_options *o, infq_task **out,
+                                    infq_err *err);
+/* A user's own file, read by manifest `label` (name or group, or the first whose name begins so), or by the one that the first row's fields tell
+ * when label is "" or unknown; `label` is then the task's name. Hashes are not asked for. */
+infq_status infq_task_open_file(const infq_catalog *c, const char *label, const char *path, const infq_task_options *o, infq_task **out,
+                                infq_err *err);
+/* FILE or NAME=FILE with the compiled-in manifests. */
 infq_status infq_task_open(const char *spec, int64_t limit, infq_task **out, infq_err *err);
 void infq_task_free(infq_task *t);
 const char *infq_task_name(const infq_task *t);    /* "hellaswag", "blimp_adjunct_island", or the file's base name */
-const char *infq_task_digest(const infq_task *t);  /* SHA-256 of layout and file */
+const char *infq_task_group(const infq_task *t);   /* "mmlu"; "" for a user's file or no group */
+const char *infq_task_digest(const infq_task *t);  /* SHA-256 of kind and of all that is asked, whatever the limit: texts, lengths, answers */
 infq_task_kind infq_task_kind_of(const infq_task *t);
-const char *infq_task_metric(const infq_task *t);  /* the one that decides: "acc" or "acc_norm" */
-int64_t infq_task_count(const infq_task *t);
+const char *infq_task_metric(const infq_task *t);  /* the one that decides: "acc", "acc_norm", "mc2" ... */
+int64_t infq_task_shots(const infq_task *t);
+int64_t infq_task_count(const infq_task *t);       /* within the limit */
 const infq_doc *infq_task_get(const infq_task *t, int64_t i);
-/* Whether spec names a running text (first byte that is not blank is no brace) and not a task. */
+/* Splits NAME=FILE (unless a file is called so) into label and file. */
+const char *infq_task_spec(const char *spec, char *label, size_t cap);
+/* Whether spec names a running text (first byte that is not blank is no brace or bracket, name no table's) and not a task. */
 infq_status infq_task_is_text(const char *spec, bool *is_text, infq_err *err);
-/* Names of the rows, for help. */
-size_t infq_task_layout_count(void);
-const char *infq_task_layout_name(size_t i);
 
 #endif

@@ -7,6 +7,7 @@
 struct infq_prompt {
     infq_chat chat;
     bool is_value;       /* nothing but one {{ }} */
+    bool one_line;       /* messages then need no line of the template, which looks like one of the data file */
 };
 
 struct infq_fields {
@@ -37,6 +38,7 @@ infq_status infq_prompt_parse(const char *text, infq_prompt **out, infq_err *err
         infq_prompt_free(p);
         return st;
     }
+    p->one_line = !strchr(text, '\n');
     p->is_value = p->chat.body && p->chat.body->kind == CHAT_N_PRINT && !p->chat.body->next;
     *out = p;
     return INFQ_E_OK;
@@ -124,6 +126,16 @@ infq_status infq_fields_set(infq_fields *f, const char *name, const cJSON *value
     return st;
 }
 
+static infq_status failed(const infq_prompt *p, infq_err *err)
+{
+    static const char first[] = "line 1: ";
+    size_t n = sizeof(first) - 1;
+
+    if (p->one_line && strncmp(err->msg, first, n) == 0)
+        memmove(err->msg, err->msg + n, strlen(err->msg + n) + 1);
+    return err->code;
+}
+
 /* What a run leaves in the arena goes, and so do variables that it set. */
 infq_status infq_prompt_text(const infq_prompt *p, infq_fields *f, infq_buf *out, infq_err *err)
 {
@@ -142,7 +154,7 @@ infq_status infq_prompt_text(const infq_prompt *p, infq_fields *f, infq_buf *out
     infq_buf_add(out, text.data, st ? 0 : text.n);
     infq_buf_deinit(&text);
     infq_arena_release(f->arena, m);
-    return st ? st : infq_buf_status(out, err);
+    return st ? failed(p, err) : infq_buf_status(out, err);
 }
 
 infq_status infq_prompt_value(const infq_prompt *p, infq_fields *f, cJSON **out, infq_err *err)
@@ -173,5 +185,5 @@ infq_status infq_prompt_value(const infq_prompt *p, infq_fields *f, cJSON **out,
     }
     infq_buf_deinit(&b);
     infq_arena_release(f->arena, m);
-    return st;
+    return st ? failed(p, err) : INFQ_E_OK;
 }
