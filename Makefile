@@ -9,6 +9,8 @@ PREFIX ?= /usr/local
 VERSION := 0.1.0
 Q := $(if $(filter 1,$(V)),,@)
 ARCH := $(shell uname -m)
+# Targets that set up first build with all processors, unless make was told how many jobs.
+JOBS = $(if $(filter -j% --jobserver%,$(MAKEFLAGS)),,-j$(shell nproc))
 
 # Debian's packages; setup installs the missing ones.
 PACKAGES := gcc make pkg-config libcjson-dev zlib1g-dev libpcre2-dev libutf8proc-dev libyaml-dev libdnnl-dev \
@@ -17,8 +19,8 @@ PACKAGES := gcc make pkg-config libcjson-dev zlib1g-dev libpcre2-dev libutf8proc
 PKGS := libcjson zlib libpcre2-8 libutf8proc yaml-0.1 libcrypto libcurl
 CFLAGS_BASE := -std=c11 -D_GNU_SOURCE -DINFQ_VERSION='"$(VERSION)"' -I. -O2 -g -fopenmp -ffp-contract=off -fno-math-errno \
 	-Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wno-format-truncation -Werror=implicit-function-declaration
-LDLIBS = $(shell pkg-config --libs $(PKGS) 2>/dev/null) -ldnnl -lm -lpthread
-CPPFLAGS_PKG = $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
+LDLIBS := $(shell pkg-config --libs $(PKGS) 2>/dev/null) -ldnnl -lm -lpthread
+CPPFLAGS_PKG := $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
 ifeq ($(SAN),1)
 CFLAGS_BASE += -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
 LDFLAGS += -fsanitize=address,undefined
@@ -46,16 +48,20 @@ TEST_COMMON := $(BUILD)/obj/tests/testlib.o $(BUILD)/obj/tests/tiny_model.o
 FUZZ_SRC := $(sort $(wildcard tests/fuzz/fuzz_*.c))
 FUZZ_BIN := $(FUZZ_SRC:tests/fuzz/%.c=$(BUILD)/fuzz/%)
 
-.PHONY: all setup demo test test-full test-bin layers models results install clean cases
+.PHONY: all packages setup demo test test-full test-bin layers models results install clean cases
 .DEFAULT_GOAL := all
 .SECONDARY:
 
 all: $(TOOL_BIN)
 
+# Every object waits for this: a missing library is named once, with the way out, before the compiler stumbles over it.
+packages:
+	@pkg-config --exists $(PKGS) || { echo "make: libraries are missing ($(PKGS)): 'make setup' installs them" >&2; exit 1; }
+
 setup:
 	$(Q)tools/setup.sh $(PACKAGES)
 
-$(BUILD)/obj/%.o: %.c Makefile
+$(BUILD)/obj/%.o: %.c Makefile | packages
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS_BASE) $(CPPFLAGS_PKG) $(isa) $(CFLAGS) -MMD -MP -c $< -o $@
 
@@ -96,23 +102,25 @@ test-bin: $(TEST_BIN) $(FUZZ_BIN) $(TOOL_BIN)
 
 # Every Check binary, the fuzz corpus, the command-line cases. The closing line counts all of them.
 test: setup
-	$(Q)$(MAKE) --no-print-directory test-bin BUILD=$(BUILD) SAN=$(SAN)
+	@echo "building tools and tests"
+	$(Q)$(MAKE) $(JOBS) --no-print-directory test-bin BUILD=$(BUILD) SAN=$(SAN)
 	$(Q)BUILD=$(BUILD) tests/run.sh
 
 # The same tests at every lower CPU level, then under sanitizers at the machine's own. (The loops that fail the n-th allocation and
 # write are part of the suites.)
 test-full: setup
-	$(Q)$(MAKE) --no-print-directory test-bin
+	$(Q)$(MAKE) $(JOBS) --no-print-directory test-bin
 	$(Q)for level in scalar avx2 avx512; do echo "== CPU level $$level"; \
 	  INFQ_CPU=$$level BUILD=build tests/run.sh || exit 1; done
-	$(Q)$(MAKE) --no-print-directory test-bin SAN=1
+	$(Q)$(MAKE) $(JOBS) --no-print-directory test-bin SAN=1
 	$(Q)echo "== sanitizers"; BUILD=build/san tests/run.sh
 
 layers:
 	$(Q)tests/layers.sh
 
 demo: setup
-	$(Q)$(MAKE) --no-print-directory all
+	@echo "building $(BUILD)/{infq,infeval,infbench}: about a minute on two cores the first time"
+	$(Q)$(MAKE) $(JOBS) --no-print-directory all
 	$(Q)evals/demo.sh $(BUILD)
 
 # Public inputs of the slower measurements, from the user's side; see tools/models.sh.
@@ -129,8 +137,9 @@ install: all
 	install -d $(DESTDIR)$(PREFIX)/bin
 	install -m 755 $(TOOL_BIN) $(DESTDIR)$(PREFIX)/bin
 
+# Keeps build/models, which was downloaded or put there by hand.
 clean:
-	rm -rf build
+	rm -rf $(filter-out build/models,$(wildcard build/*))
 
 -include $(LIB_OBJ:.o=.d) $(TOOL_SRC:%.c=$(BUILD)/obj/%.d) $(TEST_SRC:%.c=$(BUILD)/obj/%.d) $(TEST_COMMON:.o=.d) \
 	$(FUZZ_SRC:%.c=$(BUILD)/obj/%.d) $(BUILD)/obj/tests/fuzz/replay.d

@@ -4,7 +4,7 @@
 set -u
 cd "$(dirname "$0")/.."
 BUILD=${BUILD:-build}
-passed=0 failed=0 skipped=0
+passed=0 failed=0 skipped=0 why=
 export OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-passive}
 export INFQ_SHARED=${INFQ_SHARED:-$(cd .. && pwd)/shared}
 for t in "$BUILD"/tests/test_*; do
@@ -16,6 +16,7 @@ for t in "$BUILD"/tests/test_*; do
     fi
     read -r n f e < <(sed -E 's/.*Checks: ([0-9]+), Failures: ([0-9]+), Errors: ([0-9]+).*/\1 \2 \3/' <<<"$line")
     s=$(grep -c '^SKIP ' <<<"$out")
+    why+=$(sed -nE 's/^SKIP ([a-z0-9_]+_fn: )?//p' <<<"$out")$'\n'
     passed=$((passed + n - f - e - s)); failed=$((failed + f + e)); skipped=$((skipped + s))
     echo "$(basename "$t"): $line${s:+, skipped: $s}"
     if [ $((f + e)) -gt 0 ] || [ $rc -ne 0 ]; then
@@ -31,8 +32,10 @@ for z in "$BUILD"/fuzz/fuzz_*; do
 done
 if [ -x tests/cli/run.sh ]; then
     out=$(BUILD=$BUILD tests/cli/run.sh 2>&1); echo "$out" | grep -vE '^ok '
-    read -r p f s < <(tail -1 <<<"$out" | sed -E 's/.* ([0-9]+) passed, ([0-9]+) failed, ([0-9]+) skipped/\1 \2 \3/')
+    read -r p f s < <(tail -1 <<<"$out" | sed -nE 's/.* ([0-9]+) passed, ([0-9]+) failed, ([0-9]+) skipped/\1 \2 \3/p')
+    [ -n "${p:-}" ] || { echo "FAIL tests/cli/run.sh: no result"; p=0 f=1 s=0; }
     passed=$((passed + p)); failed=$((failed + f)); skipped=$((skipped + s))
 fi
+sort <<<"$why" | sed '/^$/d' | uniq -c | sed -E 's/^ *([0-9]+) /skipped \1: /'
 echo "$passed passed, $failed failed, $skipped skipped"
 [ $failed -eq 0 ]

@@ -21,7 +21,7 @@ const char *test_in(const char *dir, const char *name);
 #define TEST_NEEDS_SHARED()                                                                        \
     do {                                                                                           \
         if (!test_shared()) {                                                                      \
-            printf("SKIP %s: shared golden files are not here\n", __func__);                       \
+            printf("SKIP %s: shared golden files are not here (INFQ_SHARED, or ../shared)\n", __func__);\
             fflush(stdout);                                                                        \
             return;                                                                                \
         }                                                                                          \

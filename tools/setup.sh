@@ -10,13 +10,20 @@ for p in "$@"; do
     esac
 done
 [ -n "$missing" ] || exit 0
-echo "setup: installing$missing"
-root=
-[ "$(id -u)" = 0 ] || root=sudo
-DEBIAN_FRONTEND=noninteractive
-export DEBIAN_FRONTEND
-# shellcheck disable=SC2086
-$root apt-get install -y --no-install-recommends $missing >/dev/null 2>&1 || {
-    $root apt-get update -qq
-    $root apt-get install -y --no-install-recommends $missing >/dev/null
+stop() {
+    echo "setup: $1; missing packages:$missing" >&2
+    echo "setup: as root: apt-get update && apt-get install -y --no-install-recommends$missing" >&2
+    exit 3
 }
+root=
+if [ "$(id -u)" != 0 ]; then
+    command -v sudo >/dev/null 2>&1 || stop "not root, and there is no sudo"
+    root=sudo
+fi
+echo "setup: installing$missing"
+# sudo clears the environment, so the variable goes in behind it; the lists of packages are renewed only when the first try fails
+install() {
+    # shellcheck disable=SC2086
+    $root env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends $missing
+}
+install >/dev/null 2>&1 || { $root apt-get update -qq && install >/dev/null; } || stop "apt-get could not install them"

@@ -217,7 +217,7 @@ static void draw_words(gen_item *it, int n, const char **out)
 /* A list, then the list again (step 1) or from its end (step -1), asked at a random place. */
 static void list_again(gen_item *it, const char *first, const char *second, bool reverse)
 {
-    const char *word[6], *again[6];
+    const char *word[6], *again[6] = { NULL };
     int n = 3 + below(it, reverse ? 3 : 4);
     int cut = below(it, n);
 

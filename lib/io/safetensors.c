@@ -557,7 +557,7 @@ infq_status infq_st_parse(const uint8_t *data, size_t size, infq_st **out, infq_
 {
     infq_st *st = NULL;
     infq_status rc;
-    span header;
+    span header = { NULL, NULL };
     void *p;
 
     INFQ_TRY(find_header(data, size, &header, err));

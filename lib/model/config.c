@@ -123,7 +123,7 @@ static infq_status read_flags(const cJSON *j, infq_config *c, infq_err *err)
 static infq_status read_nope(const cJSON *j, infq_config *c, infq_err *err)
 {
     const cJSON *list = infq_json_get(j, "no_rope_layers");
-    int64_t every;
+    int64_t every = 4;
 
     if (!(c->arch->flags & INFQ_ARCH_NOPE_LAYERS))
         return INFQ_E_OK;
