@@ -45,7 +45,7 @@ typedef struct {
 
 /* Where prompts come from and results go. */
 typedef struct {
-    /* Appends the text of prompt i, chat templates applied. Asked once for each, in order. */
+    /* Appends the text of prompt i, chat templates applied. Asked in order, by servers' clients twice. */
     infq_status (*prompt)(void *ctx, int64_t i, infq_buf *text, infq_err *err);
     infq_status (*done)(void *ctx, const infq_generated *g, infq_err *err);
     void *ctx;
