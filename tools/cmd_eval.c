@@ -36,6 +36,8 @@ static const opt_row rows[] = {
     { "alpha", 0, OPT_F64, "A", "one-sided error rate of either verdict (0.05)", AT(alpha), 1e-9, 0.5 },
     { "power", 0, OPT_F64, "P", "of the plan for more items (0.8)", AT(power), 0.5, 0.999999 },
     { "metric", 0, OPT_STR, "NAME", "that decides: acc, acc_norm, acc_bytes (the task's own)", AT(metric), 0, 0 },
+    { "bench", 0, OPT_LIST, "FILE", "speed of a model, as infbench --json printed it; may be repeated", AT(benches), 0, 0 },
+    { "speed", 0, OPT_FLAG, NULL, "measure the speed of each model here, one request at a time", AT(speed), 0, 0 },
     { "json", 0, OPT_FLAG, NULL, "one JSON object on standard output", AT(json), 0, 0 },
     { "quiet", 'q', OPT_FLAG, NULL, "errors only on standard error", AT(quiet), 0, 0 },
 };
@@ -294,13 +296,15 @@ static infq_status text_kld(const eval_run *r, int m, const eval_model *base, co
     return st ? infq_err_in(err, "%s", t->path) : 0;
 }
 
-static infq_status measure_model(eval_run *r, int m, const eval_model *base, const eval_model *l, const infq_log *log, infq_err *err)
+static infq_status measure_model(eval_run *r, int m, const eval_model *base, const eval_model *l, infq_backend *be, const infq_log *log,
+                                 infq_err *err)
 {
     snprintf(r->tokenizer[m], sizeof(r->tokenizer[m]), "%s", infq_tokenizer_digest(l->tok));
     if (strcmp(r->tokenizer[m], r->tokenizer[0]) != 0)
         return infq_err_set(err, INFQ_E_MISMATCH, "not comparable: tokenizer.json of %s is not that of %s", r->paths[m], r->paths[0]);
     for (int i = 0; i < r->n_tasks; i++)
         INFQ_TRY(score_one(r, m, l, &r->tasks[i], log, err));
+    INFQ_TRY(eval_cost_measure(r, m, l, be, log, err));
     for (int i = 0; i < r->n_texts; i++) {
         if (r->texts[i].ppl)
             INFQ_TRY(text_ppl(r, m, l, &r->texts[i], log, err));
@@ -322,13 +326,13 @@ static infq_status measure(eval_run *r, infq_backend *be, const infq_log *log, i
         keep = keep || r->texts[i].kld;
     memset(&other, 0, sizeof(other));
     INFQ_TRY(eval_model_open(r->paths[0], be, log, r->o->items != NULL, &base, err));
-    st = measure_model(r, 0, &base, &base, log, err);
+    st = measure_model(r, 0, &base, &base, be, log, err);
     if (!keep)
         eval_model_close(&base);
     for (int m = 1; m < r->n_models && !st; m++) {
         st = eval_model_open(r->paths[m], be, log, r->o->items != NULL, &other, err);
         if (!st)
-            st = measure_model(r, m, &base, &other, log, err);
+            st = measure_model(r, m, &base, &other, be, log, err);
         eval_model_close(&other);
     }
     eval_model_close(&base);
@@ -347,7 +351,7 @@ static infq_status compare(eval_run *r, infq_err *err)
         }
         INFQ_TRY(infq_gate_combine(list, r->n_tasks, &r->gate, &r->suite[m], err));
     }
-    return 0;
+    return eval_many_compare(r, err);
 }
 
 /* Models by the last part of their path; equal ones get a number. */
@@ -371,6 +375,7 @@ static void name_models(eval_run *r)
 
 void eval_run_free(eval_run *r, infq_buf *store)
 {
+    eval_many_free(r);
     for (int i = 0; i < r->n_tasks; i++) {
         infq_task_free(r->tasks[i].task);
         for (int m = 0; m < r->n_models; m++)

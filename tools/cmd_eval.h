@@ -15,11 +15,11 @@
 #define EVAL_MAX_TEXTS 16
 
 typedef struct {
-    opt_list tasks, ppl, metrics, references;
+    opt_list tasks, ppl, metrics, references, benches;
     const char *convention, *bos, *metric, *items, *backend;
     int64_t window, tokens, limit, batch, threads;
     double margin, alpha, power;
-    bool json, quiet;
+    bool speed, json, quiet;
 } eval_options;
 
 /* A text for perplexity or KL divergence. */
@@ -41,6 +41,19 @@ typedef struct {
     int n_first_ids;
 } eval_task;
 
+/* What a model costs; NAN where nobody measured. */
+typedef struct {
+    double bytes, bits;                /* of the stored tensors; bits per weight */
+    double decode, prefill, ttft_p90;  /* tokens a second, ms */
+} eval_cost;
+
+/* Two models next to each other in size, neither of them the first: is the larger one worth it? */
+typedef struct {
+    int smaller, larger;
+    infq_gate_task *tasks;             /* [n_tasks] larger against smaller; owned */
+    infq_gate_suite suite;
+} eval_neighbours;
+
 typedef struct {
     const eval_options *o;
     infq_gate_options gate;
@@ -51,6 +64,10 @@ typedef struct {
     eval_task tasks[EVAL_MAX_TASKS];
     eval_text texts[EVAL_MAX_TEXTS];
     infq_gate_suite suite[EVAL_MAX_MODELS];
+    eval_cost cost[EVAL_MAX_MODELS];
+    bool front[EVAL_MAX_MODELS];
+    eval_neighbours near[EVAL_MAX_MODELS];
+    int n_near;
     infq_bos bos;
     infq_ppl_convention convention;
     char settings[192];
@@ -86,6 +103,20 @@ void eval_gate_line(const infq_gate_task *t, infq_buf *to);
 void eval_verdict_text(const infq_gate_suite *s, const infq_gate_task *const *t, const infq_gate_options *o, infq_buf *to);
 void eval_gate_json(const infq_gate_task *t, infq_jw *w);
 void eval_suite_json(const infq_gate_suite *s, const infq_gate_options *o, infq_jw *w);
+
+/* cmd_eval_many.c: sizes of model m and, with --speed, its speed; speeds of --bench files; after all models are scored the front and the
+ * neighbours in size. eval_many_text: one table of all models. */
+infq_status eval_cost_measure(eval_run *r, int m, const eval_model *l, infq_backend *be, const infq_log *log, infq_err *err);
+infq_status eval_many_compare(eval_run *r, infq_err *err);
+void eval_many_free(eval_run *r);
+void eval_many_text(const eval_run *r, infq_buf *to);
+infq_status eval_many_json(const eval_run *r, infq_jw *w, infq_err *err);
+void eval_cost_json(const eval_cost *c, infq_jw *w);
+/* Mean of the metrics that decide, NAN without tasks. */
+double eval_mean_score(const eval_run *r, int m);
+
+/* cmd_eval_report_page.c */
+int cmd_eval_report_page(int argc, char **argv);
 
 /* cmd_eval_gate.c */
 int cmd_eval_gate(int argc, char **argv);

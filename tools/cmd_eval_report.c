@@ -6,6 +6,9 @@
 
 #include "lib/base/cpu.h"
 #include "lib/base/par.h"
+#include "lib/report/flips.h"
+
+#define MAX_FLIPS 200 /* kept of a comparison in its JSON */
 
 void eval_gate_header(infq_buf *to)
 {
@@ -139,6 +142,8 @@ static void kld_text(const eval_run *r, const eval_text *t, infq_buf *to)
 
 infq_status eval_report_text(const eval_run *r, infq_buf *to, infq_err *err)
 {
+    if (r->n_tasks > 0 && r->n_models > 2)
+        eval_many_text(r, to);
     if (r->n_tasks > 0)
         INFQ_TRY(scores_text(r, to, err));
     for (int i = 0; i < r->n_texts; i++) {
@@ -327,7 +332,26 @@ static void text_json(const eval_run *r, const eval_text *t, infq_jw *w)
     infq_jw_end_obj(w);
 }
 
-static void compare_json(const eval_run *r, infq_jw *w)
+/* What changed between models 0 and m, with texts while the tasks are at hand. */
+static infq_status flips_json(const eval_run *r, int m, infq_jw *w, infq_err *err)
+{
+    infq_arena *arena = NULL;
+    infq_flip *list = NULL;
+    int64_t n = 0;
+    infq_status st = infq_arena_new(65536, &arena, err);
+
+    for (int i = 0; i < r->n_tasks && !st; i++) {
+        const eval_task *t = &r->tasks[i];
+        st = infq_flips_find(arena, t->items[0], t->items[m], t->task, t->gate[m].task, t->gate[m].metric, &list, &n, err);
+    }
+    infq_flips_sort(list, n);
+    if (!st)
+        infq_flips_write(list, n, MAX_FLIPS, w);
+    infq_arena_free(arena);
+    return st;
+}
+
+static infq_status compare_json(const eval_run *r, infq_jw *w, infq_err *err)
 {
     infq_jw_key(w, "comparisons");
     infq_jw_arr(w);
@@ -345,9 +369,11 @@ static void compare_json(const eval_run *r, infq_jw *w)
         infq_jw_end_arr(w);
         eval_suite_json(&r->suite[m], &r->gate, w);
         text(w, "verdict", infq_verdict_name(r->suite[m].verdict));
+        INFQ_TRY(flips_json(r, m, w, err));
         infq_jw_end_obj(w);
     }
     infq_jw_end_arr(w);
+    return r->n_models > 2 ? eval_many_json(r, w, err) : 0;
 }
 
 infq_status eval_report_json(const eval_run *r, infq_buf *to, infq_err *err)
@@ -360,6 +386,8 @@ infq_status eval_report_json(const eval_run *r, infq_buf *to, infq_err *err)
     text(&w, "cpu_level", infq_cpu_level_name(infq_cpu_level_get()));
     count(&w, "threads", infq_par_threads());
     text(&w, "settings", r->settings);
+    if (r->o->items)
+        text(&w, "items", r->o->items);
     infq_jw_key(&w, "models");
     infq_jw_arr(&w);
     for (int m = 0; m < r->n_models; m++) {
@@ -367,6 +395,7 @@ infq_status eval_report_json(const eval_run *r, infq_buf *to, infq_err *err)
         text(&w, "name", r->names[m]);
         text(&w, "path", r->paths[m]);
         text(&w, "tokenizer", r->tokenizer[m]);
+        eval_cost_json(&r->cost[m], &w);
         infq_jw_end_obj(&w);
     }
     infq_jw_end_arr(&w);
@@ -381,7 +410,7 @@ infq_status eval_report_json(const eval_run *r, infq_buf *to, infq_err *err)
         text_json(r, &r->texts[i], &w);
     infq_jw_end_arr(&w);
     if (r->n_tasks > 0 && r->n_models > 1)
-        compare_json(r, &w);
+        INFQ_TRY(compare_json(r, &w, err));
     if (r->n_tasks > 0 && r->n_models == 2)
         text(&w, "verdict", infq_verdict_name(r->suite[1].verdict));
     infq_jw_end_obj(&w);
