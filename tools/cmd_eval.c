@@ -15,12 +15,18 @@
 
 #define AT(member) offsetof(eval_options, member)
 static const opt_row rows[] = {
-    { "tasks", 't', OPT_LIST, "T[,T...]", "task files: FILE.jsonl[.gz] or NAME=FILE, NAME one of hellaswag, blimp, piqa,\n"
-      "arc, openbookqa, winogrande, boolq, copa, lambada; a folder stands for its *.jsonl;\n"
-      "a file of running text is taken as one for --ppl or --metrics kld", AT(tasks), 0, 0 },
+    { "tasks", 't', OPT_LIST, "T[,T...]", "tasks, groups or suites (infeval tasks lists them); a manifest of yours, T.yaml; a\n"
+      "file of items, FILE.jsonl[.gz], .csv, or NAME=FILE read as task NAME reads its own; a\n"
+      "folder stands for its *.jsonl; a file of running text is taken as one for --ppl or\n"
+      "--metrics kld", AT(tasks), 0, 0 },
+    { "data", 0, OPT_LIST, "DIR", "look for tasks' data in DIR first (then INFQ_DATA, ./data, ./evals)", AT(data), 0, 0 },
+    { "skip-missing", 0, OPT_FLAG, NULL, "leave out tasks whose data is not there, with a warning", AT(skip_missing), 0, 0 },
+    { "shots", 0, OPT_I64, "N", "examples in front of each item (the task's own number)", AT(shots), 0, 1000 },
+    { "fewshot-seed", 0, OPT_I64, "N", "draw the examples at random with this seed", AT(fewshot_seed), 0, 4294967295.0 },
+    { "rotate", 0, OPT_I64, "N", "shift listed options by N places, where a task lists them", AT(rotate), 0, 1000 },
     { "ppl", 0, OPT_LIST, "FILE", "perplexity of a text (plain, .gz, JSON Lines with \"text\"); wikitext=FILE reads\n"
       "the raw file of that set as the convention asks", AT(ppl), 0, 0 },
-    { "convention", 0, OPT_STR, "NAME", "of perplexity: gptq, llamacpp, rolling (gptq)", AT(convention), 0, 0 },
+    { "convention", 0, OPT_STR, "NAME", "of perplexity: gptq, llamacpp, rolling (the task's; gptq for files)", AT(convention), 0, 0 },
     { "window", 0, OPT_I64, "N", "tokens of a window (2048, 512, the model's maximum; KL divergence: 512)", AT(window), 4, 1e7 },
     { "tokens", 0, OPT_I64, "N", "use the first N tokens of a text (all; KL divergence: 32768)", AT(tokens), 1, 1e12 },
     { "metrics", 0, OPT_LIST, "M[,M]", "kld: KL divergence of each further model from the first, on the texts given", AT(metrics), 0, 0 },
@@ -49,94 +55,14 @@ static const opt_spec spec = {
     rows, sizeof(rows) / sizeof(rows[0]), 1, EVAL_MAX_MODELS,
 };
 
-static bool is_file(const char *path)
-{
-    return infq_path_exists(path) && !infq_path_is_dir(path);
-}
-
-static infq_status add_text(eval_run *r, const char *item, bool ppl, bool kld, infq_err *err)
-{
-    eval_text *t = &r->texts[r->n_texts];
-    bool named = infq_str_starts(item, "wikitext=") && !infq_path_exists(item);
-
-    if (r->n_texts == EVAL_MAX_TEXTS)
-        return infq_err_set(err, INFQ_E_USAGE, "more than %d texts", EVAL_MAX_TEXTS);
-    *t = (eval_text){ .spec = item, .path = named ? item + 9 : item, .wikitext = named, .ppl = ppl, .kld = kld };
-    if (!is_file(t->path))
-        return infq_err_set(err, INFQ_E_NOT_FOUND, "%s: no such file", t->path);
-    r->n_texts++;
-    return 0;
-}
-
-static infq_status add_task(eval_run *r, const char *item, bool kld, infq_err *err)
-{
-    bool is_text = false;
-
-    INFQ_TRY(infq_task_is_text(item, &is_text, err));
-    if (is_text)
-        return add_text(r, item, !kld, kld, err);
-    if (r->n_tasks == EVAL_MAX_TASKS)
-        return infq_err_set(err, INFQ_E_USAGE, "more than %d tasks", EVAL_MAX_TASKS);
-    INFQ_TRY(infq_task_open(item, r->o->limit, &r->tasks[r->n_tasks].task, err));
-    r->n_tasks++;
-    for (int i = 0; i + 1 < r->n_tasks; i++)
-        if (strcmp(infq_task_name(r->tasks[i].task), infq_task_name(r->tasks[r->n_tasks - 1].task)) == 0)
-            return infq_err_set(err, INFQ_E_USAGE, "two tasks are called %s; say NAME=FILE", infq_task_name(r->tasks[i].task));
-    return 0;
-}
-
-static infq_status add_folder(eval_run *r, const char *dir, bool kld, infq_err *err)
-{
-    char **names = NULL;
-    size_t n = 0;
-    int before = r->n_tasks;
-    infq_status st;
-
-    INFQ_TRY(infq_dir_list(dir, &names, &n, err));
-    st = 0;
-    for (size_t i = 0; i < n && !st; i++) {
-        char *path = NULL;
-        if (!infq_str_ends(names[i], ".jsonl") && !infq_str_ends(names[i], ".jsonl.gz"))
-            continue;
-        st = infq_path_join(dir, names[i], &path, err);
-        if (!st)
-            st = add_task(r, path, kld, err);
-        infq_mem_free(path);
-    }
-    infq_dir_list_free(names, n);
-    if (!st && r->n_tasks == before)
-        st = infq_err_set(err, INFQ_E_NOT_FOUND, "%s: holds no task files (*.jsonl)", dir);
-    return st;
-}
-
-/* Splits entries at commas unless a file is called so, and gives each part to fn. The parts live in `store`. */
-infq_status eval_tasks_add(eval_run *r, const opt_list *list, infq_buf *store, bool kld, infq_err *err)
-{
-    for (int i = 0; i < list->n; i++) {
-        const char *s = list->v[i];
-        bool whole = infq_path_exists(s);
-        while (*s) {
-            size_t n = whole ? strlen(s) : strcspn(s, ",");
-            char *part = infq_mem_strndup(s, n);
-            infq_status st = part ? 0 : infq_err_set(err, INFQ_E_NOMEM, "no memory for the list of tasks");
-            if (!st && n > 0)
-                st = infq_path_is_dir(part) ? add_folder(r, part, kld, err) : add_task(r, part, kld, err);
-            // texts keep their name, so parts are kept until the end
-            infq_buf_add(store, &part, sizeof(part));
-            INFQ_TRY(st);
-            s += n + (s[n] == ',');
-        }
-    }
-    return 0;
-}
-
 static infq_status add_reference(eval_run *r, const char *path, infq_err *err)
 {
     eval_text *t = &r->texts[r->n_texts];
 
     if (r->n_texts == EVAL_MAX_TEXTS)
         return infq_err_set(err, INFQ_E_USAGE, "more than %d texts", EVAL_MAX_TEXTS);
-    *t = (eval_text){ .spec = path, .path = path };
+    snprintf(t->path, sizeof(t->path), "%s", path);
+    snprintf(t->name, sizeof(t->name), "%s", path);
     INFQ_TRY(infq_reference_open(path, &t->reference, err));
     r->n_texts++;
     return 0;
@@ -158,20 +84,20 @@ static infq_status wants_kld(const eval_options *o, bool *kld, infq_err *err)
     return 0;
 }
 
-static infq_status read_inputs(eval_run *r, infq_buf *store, infq_err *err)
+static infq_status read_inputs(eval_run *r, infq_err *err)
 {
     const eval_options *o = r->o;
     bool kld;
 
     INFQ_TRY(eval_bos_find(o->bos, &r->bos, err));
-    if (!infq_ppl_find(o->convention, &r->convention))
+    if (!infq_ppl_find(o->convention ? o->convention : "gptq", &r->convention))
         return infq_err_set(err, INFQ_E_USAGE, "--convention %s: gptq, llamacpp or rolling is wanted", o->convention);
     INFQ_TRY(wants_kld(o, &kld, err));
     if (kld && r->n_models < 2)
         return infq_err_set(err, INFQ_E_USAGE, "--metrics kld compares models: give the original and another");
-    INFQ_TRY(eval_tasks_add(r, &o->tasks, store, kld, err));
+    INFQ_TRY(eval_tasks_add(r, &o->tasks, kld, err));
     for (int i = 0; i < o->ppl.n; i++)
-        INFQ_TRY(add_text(r, o->ppl.v[i], true, kld, err));
+        INFQ_TRY(eval_text_add(r, o->ppl.v[i], true, kld, err));
     if (kld && r->n_texts == 0)
         return infq_err_set(err, INFQ_E_USAGE, "--metrics kld needs a text: --ppl FILE or --tasks FILE.txt");
     for (int i = 0; i < o->references.n; i++)
@@ -264,21 +190,28 @@ static infq_status score_one(eval_run *r, int m, const eval_model *l, eval_task 
     return st;
 }
 
-static infq_status text_ppl(eval_run *r, int m, const eval_model *l, eval_text *t, const infq_log *log, infq_err *err)
+static infq_status open_text(const eval_text *t, infq_corpus **out, infq_err *err)
 {
-    infq_ppl_options po = { .convention = r->convention, .window = r->o->window, .max_tokens = r->o->tokens, .bos = r->bos, .log = log };
-    infq_corpus_form form = INFQ_CORPUS_PLAIN;
+    static const infq_corpus_form wiki[] = { [INFQ_PPL_GPTQ] = INFQ_CORPUS_WIKI_ROWS, [INFQ_PPL_LLAMACPP] = INFQ_CORPUS_WIKI_RAW,
+                                             [INFQ_PPL_ROLLING] = INFQ_CORPUS_WIKI_PAGES };
+
+    if (t->form == EVAL_FORM_LINES)
+        return infq_corpus_open_lines(t->path, t->lines, t->limit, out, err);
+    return infq_corpus_open(t->path, t->form == EVAL_FORM_WIKI ? wiki[t->convention] : INFQ_CORPUS_PLAIN,
+                            t->convention != INFQ_PPL_ROLLING, t->limit, out, err);
+}
+
+static infq_status text_ppl(const eval_run *r, int m, const eval_model *l, eval_text *t, const infq_log *log, infq_err *err)
+{
+    infq_ppl_options po = { .convention = t->convention, .window = t->window, .max_tokens = t->tokens, .bos = r->bos, .log = log };
     infq_corpus *c = NULL;
     infq_status st;
 
-    if (t->wikitext)
-        form = r->convention == INFQ_PPL_GPTQ ? INFQ_CORPUS_WIKI_ROWS
-               : r->convention == INFQ_PPL_LLAMACPP ? INFQ_CORPUS_WIKI_RAW : INFQ_CORPUS_WIKI_PAGES;
-    INFQ_TRY(infq_corpus_open(t->path, form, r->convention != INFQ_PPL_ROLLING, r->o->limit, &c, err));
+    INFQ_TRY(open_text(t, &c, err));
     st = infq_ppl_measure(l->model, l->tok, c, &po, &t->result[m], err);
     infq_corpus_free(c);
     if (st)
-        return infq_err_in(err, "%s", t->path);
+        return infq_err_in(err, "%s", t->name);
     return m == 0 ? 0 : infq_ppl_ratio(&t->result[0], &t->result[m], &t->ln_ratio[m], &t->ln_ratio_se[m], &t->n_pairs, err);
 }
 
@@ -373,7 +306,7 @@ static void name_models(eval_run *r)
     }
 }
 
-void eval_run_free(eval_run *r, infq_buf *store)
+void eval_run_free(eval_run *r)
 {
     eval_many_free(r);
     for (int i = 0; i < r->n_tasks; i++) {
@@ -386,24 +319,19 @@ void eval_run_free(eval_run *r, infq_buf *store)
             infq_ppl_result_free(&r->texts[i].result[m]);
         infq_reference_close(r->texts[i].reference);
     }
-    for (size_t at = 0; at + sizeof(char *) <= store->n; at += sizeof(char *)) {
-        char *part;
-        memcpy(&part, store->data + at, sizeof(part));
-        infq_mem_free(part);
-    }
-    infq_buf_deinit(store);
+    infq_catalog_free(r->catalog);
     infq_mem_free(r);
 }
 
-static infq_status evaluate(eval_run *r, infq_buf *store, const infq_log *log, infq_buf *doc, infq_err *err)
+static infq_status evaluate(eval_run *r, infq_buf *doc, infq_err *err)
 {
     infq_backend *be = NULL;
     infq_status st;
 
-    INFQ_TRY(read_inputs(r, store, err));
+    INFQ_TRY(read_inputs(r, err));
     INFQ_TRY(infq_backend_open(r->o->backend, &be, err));
     eval_settings(be, r->o->bos, r->settings, sizeof(r->settings));
-    st = measure(r, be, log, err);
+    st = measure(r, be, r->log, err);
     infq_backend_close(be);
     if (!st)
         st = compare(r, err);
@@ -415,9 +343,9 @@ static infq_status evaluate(eval_run *r, infq_buf *store, const infq_log *log, i
 int cmd_eval(int argc, char **argv)
 {
     infq_gate_options g = infq_gate_options_default();
-    eval_options o = { .convention = "gptq", .bos = "model", .backend = "auto", .margin = g.margin, .alpha = g.alpha, .power = g.power };
+    eval_options o = { .bos = "model", .shots = -1, .fewshot_seed = -1, .backend = "auto", .margin = g.margin, .alpha = g.alpha, .power = g.power };
     eval_run *r = NULL;
-    infq_buf doc, store;
+    infq_buf doc;
     cmd_sink sink;
     infq_log log;
     infq_err err;
@@ -439,15 +367,15 @@ int cmd_eval(int argc, char **argv)
     name_models(r);
     infq_par_threads_set((int)o.threads);
     infq_buf_init(&doc);
-    infq_buf_init(&store);
     log = cmd_log(&sink, EVAL_NAME, o.quiet);
-    st = evaluate(r, &store, &log, &doc, &err);
+    r->log = &log;
+    st = evaluate(r, &doc, &err);
     cmd_log_end(&sink);
     if (!st)
         st = cmd_print(&doc, &err);
     if (!st && r->n_models == 2 && r->n_tasks > 0)
         code = infq_verdict_exit(r->suite[1].verdict);
     infq_buf_deinit(&doc);
-    eval_run_free(r, &store);
+    eval_run_free(r);
     return st ? cmd_fail(EVAL_NAME, &err) : code;
 }

@@ -15,17 +15,24 @@
 #define EVAL_MAX_TEXTS 16
 
 typedef struct {
-    opt_list tasks, ppl, metrics, references, benches;
-    const char *convention, *bos, *metric, *items, *backend;
+    opt_list tasks, data, ppl, metrics, references, benches;
+    const char *convention, *bos, *metric, *items, *backend; /* convention NULL: the task's, gptq for files */
     int64_t window, tokens, limit, batch, threads;
+    int64_t shots, fewshot_seed, rotate; /* infq_task_options; -1, -1, 0 unless asked */
     double margin, alpha, power;
-    bool speed, json, quiet;
+    bool skip_missing, speed, json, quiet;
 } eval_options;
+
+/* How a text's file becomes documents: whole, WikiText as the convention reads it, so many lines each. */
+typedef enum { EVAL_FORM_PLAIN, EVAL_FORM_WIKI, EVAL_FORM_LINES } eval_form;
 
 /* A text for perplexity or KL divergence. */
 typedef struct {
-    const char *spec, *path;
-    bool wikitext, ppl, kld;
+    char name[512], path[4096];     /* name: of the task, or the path */
+    eval_form form;
+    infq_ppl_convention convention;
+    int64_t window, tokens, limit, lines;
+    bool ppl, kld;
     infq_reference *reference;      /* a stored original: every model is compared with it */
     infq_ppl_result result[EVAL_MAX_MODELS];
     double ln_ratio[EVAL_MAX_MODELS], ln_ratio_se[EVAL_MAX_MODELS]; /* against model 0 */
@@ -56,6 +63,8 @@ typedef struct {
 
 typedef struct {
     const eval_options *o;
+    const infq_log *log;
+    infq_catalog *catalog;
     infq_gate_options gate;
     int n_models, n_tasks, n_texts;
     const char *paths[EVAL_MAX_MODELS];
@@ -89,10 +98,23 @@ void eval_model_name(const char *path, char *out, size_t cap);
 void eval_settings(const infq_backend *be, const char *bos, char *out, size_t cap);
 infq_status eval_bos_find(const char *name, infq_bos *out, infq_err *err);
 
-/* cmd_eval.c: opens the tasks (and texts) of --tasks into r, r->o->limit documents each; the parts of names live in `store` until
- * eval_run_free, which frees r too. */
-infq_status eval_tasks_add(eval_run *r, const opt_list *list, infq_buf *store, bool kld, infq_err *err);
-void eval_run_free(eval_run *r, infq_buf *store);
+/* cmd_eval_tasks.c: opens what --tasks names into r (its o, log, convention are set), r->o->limit documents each; texts too. */
+infq_status eval_tasks_add(eval_run *r, const opt_list *list, bool kld, infq_err *err);
+infq_status eval_text_add(eval_run *r, const char *item, bool ppl, bool kld, infq_err *err);
+infq_status eval_catalog_need(eval_run *r, infq_err *err);
+/* Data folders: --data, then INFQ_DATA, then ./data and ./evals. The parts of INFQ_DATA live in env. */
+#define EVAL_MAX_DIRS 80
+typedef struct {
+    const char *v[EVAL_MAX_DIRS];
+    char env[4096];
+    infq_data_dirs dirs;
+} eval_dirs;
+void eval_dirs_of(const opt_list *given, eval_dirs *out);
+/* fn on every task that a name means: a task, group or suite, or a manifest file, which is read in. */
+typedef infq_status (*eval_manifest_fn)(void *ctx, const infq_manifest *m, infq_err *err);
+infq_status eval_catalog_each(infq_catalog *c, const char *name, eval_manifest_fn fn, void *ctx, infq_err *err);
+/* cmd_eval.c: frees r too. */
+void eval_run_free(eval_run *r);
 
 /* cmd_eval_report.c */
 infq_status eval_report_text(const eval_run *r, infq_buf *to, infq_err *err);
@@ -125,5 +147,9 @@ int cmd_eval_gate(int argc, char **argv);
 int cmd_eval_reference(int argc, char **argv);
 /* cmd_eval_noise.c */
 int cmd_eval_noise(int argc, char **argv);
+/* cmd_eval_list.c */
+int cmd_eval_list(int argc, char **argv);
+/* cmd_eval_fetch.c */
+int cmd_eval_fetch(int argc, char **argv);
 
 #endif

@@ -16,9 +16,9 @@
 #define REPEAT_ITEMS 20 /* of the first task, scored twice to see whether the engine repeats itself */
 
 typedef struct {
-    opt_list tasks;
+    opt_list tasks, data;
     const char *source, *activations, *kv, *text, *output, *items, *bos, *metric, *backend;
-    int64_t runs, seed, limit, tokens, batch, threads;
+    int64_t shots, runs, seed, limit, tokens, batch, threads;
     double roundoff;
     bool every_item, force, json, quiet;
 } options;
@@ -26,6 +26,8 @@ typedef struct {
 #define AT(member) offsetof(options, member)
 static const opt_row rows[] = {
     { "tasks", 't', OPT_LIST, "T[,T...]", "as for infeval MODEL", AT(tasks), 0, 0 },
+    { "data", 0, OPT_LIST, "DIR", "as for infeval MODEL", AT(data), 0, 0 },
+    { "shots", 0, OPT_I64, "N", "as for infeval MODEL", AT(shots), 0, 1000 },
     { "runs", 'r', OPT_I64, "R", "runs of each task (10)", AT(runs), 2, 1000 },
     { "source", 0, OPT_STR, "S", "what varies: orders (products summed in another order each run, as kernels chosen by batch\n"
       "and prefix do), roundoff (seeded round-off of F32), repeat (nothing but the batch) (orders)", AT(source), 0, 0 },
@@ -289,20 +291,23 @@ static infq_status tell(const noise_run *x, infq_buf *to, infq_err *err)
     return infq_buf_status(to, err);
 }
 
-static infq_status run_all(noise_run *x, eval_options *eo, infq_buf *store, char **argv, infq_buf *doc, infq_err *err)
+static infq_status run_all(noise_run *x, eval_options *eo, char **argv, infq_buf *doc, infq_err *err)
 {
     infq_backend *be = NULL;
     infq_status st;
 
     INFQ_TRY(infq_mem_new(1, sizeof(*x->r), "run", (void **)&x->r, err));
     memset(x->r, 0, sizeof(*x->r));
+    eo->data = x->o->data;
+    eo->shots = x->o->shots;
+    x->r->log = x->no.log;
     x->r->o = eo; // without a limit: the record knows how many items there are
     INFQ_TRY(read_options(x, err));
-    INFQ_TRY(eval_tasks_add(x->r, &x->o->tasks, store, false, err));
+    INFQ_TRY(eval_tasks_add(x->r, &x->o->tasks, false, err));
     if (x->r->n_tasks == 0)
         return infq_err_set(err, INFQ_E_USAGE, "nothing to measure: give --tasks");
     if (x->r->n_texts > 0)
-        return infq_err_set(err, INFQ_E_USAGE, "%s is a text; --text FILE measures the self-noise of the distribution", x->r->texts[0].spec);
+        return infq_err_set(err, INFQ_E_USAGE, "%s is a text; --text FILE measures the self-noise of the distribution", x->r->texts[0].name);
     INFQ_TRY(infq_backend_open(x->o->backend, &be, err));
     eval_settings(be, x->o->bos, x->r->settings, sizeof(x->r->settings));
     st = measure(x, argv[0], be, err);
@@ -316,11 +321,11 @@ static infq_status run_all(noise_run *x, eval_options *eo, infq_buf *store, char
 int cmd_eval_noise(int argc, char **argv)
 {
     infq_noise_options d = infq_noise_options_default();
-    options o = { .source = "orders", .activations = "bf16", .bos = "model", .backend = "auto", .runs = d.n_runs, .seed = (int64_t)d.seed,
+    options o = { .shots = -1, .source = "orders", .activations = "bf16", .bos = "model", .backend = "auto", .runs = d.n_runs, .seed = (int64_t)d.seed,
                   .roundoff = d.roundoff, .tokens = 8192 };
-    eval_options eo = { .bos = "model" };
+    eval_options eo = { .bos = "model", .fewshot_seed = -1 };
     noise_run *x = NULL;
-    infq_buf doc, store;
+    infq_buf doc;
     cmd_sink sink;
     infq_log log;
     infq_err err;
@@ -339,15 +344,14 @@ int cmd_eval_noise(int argc, char **argv)
     x->log = &log;
     infq_par_threads_set((int)o.threads);
     infq_buf_init(&doc);
-    infq_buf_init(&store);
     log = cmd_log(&sink, NAME, o.quiet);
-    st = run_all(x, &eo, &store, argv, &doc, &err);
+    st = run_all(x, &eo, argv, &doc, &err);
     cmd_log_end(&sink);
     if (!st)
         st = cmd_print(&doc, &err);
     infq_noise_free(x->rec);
     if (x->r)
-        eval_run_free(x->r, &store);
+        eval_run_free(x->r);
     infq_mem_free(x);
     infq_buf_deinit(&doc);
     return st ? cmd_fail(NAME, &err) : 0;

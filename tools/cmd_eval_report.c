@@ -109,7 +109,7 @@ static void ppl_text(const eval_run *r, const eval_text *t, infq_buf *to)
 {
     const infq_ppl_result *p = &t->result[0];
 
-    infq_buf_fmt(to, "perplexity of %s: convention %s, window %lld, %lld windows, %lld tokens scored\n", t->path,
+    infq_buf_fmt(to, "perplexity of %s: convention %s, window %lld, %lld windows, %lld tokens scored\n", t->name,
                  infq_ppl_name(p->convention), (long long)p->window, (long long)p->n_windows, (long long)p->n_tokens);
     for (int m = 0; m < r->n_models; m++) {
         p = &t->result[m];

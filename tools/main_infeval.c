@@ -6,10 +6,12 @@
 
 /* First words that are commands; anything else is a model to score. */
 static const cmd_row rows[] = {
+    { "fetch", "data of tasks by their published addresses", cmd_eval_fetch },
     { "gate", "the verdict on stored items", cmd_eval_gate },
     { "noise", "run-to-run noise of a model's own scores", cmd_eval_noise },
     { "report", "results as a page, Markdown, JUnit XML, JSON", cmd_eval_report_page },
     { "reference", "an original's distributions, stored small", cmd_eval_reference },
+    { "tasks", "what can be evaluated, and whether its data is there", cmd_eval_list },
 };
 
 static int run(int argc, char **argv)

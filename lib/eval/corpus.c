@@ -22,7 +22,7 @@ struct infq_corpus {
     char digest[65];
 };
 
-static infq_status inflate_all(const char *path, const infq_filemap *m, size_t max_bytes, infq_buf *out, infq_err *err)
+static infq_status inflate_all(const uint8_t *data, size_t n_data, size_t max_bytes, infq_buf *out, infq_err *err)
 {
     z_stream z;
     uint8_t part[65536];
@@ -31,11 +31,11 @@ static infq_status inflate_all(const char *path, const infq_filemap *m, size_t m
 
     memset(&z, 0, sizeof(z));
     if (inflateInit2(&z, 15 + 16) != Z_OK)
-        return infq_err_set(err, INFQ_E_NOMEM, "%s: no memory to unpack", path);
+        return infq_err_set(err, INFQ_E_NOMEM, "no memory to unpack");
     do {
-        if (z.avail_in == 0 && given < m->size) {
-            size_t n = m->size - given < (1u << 30) ? m->size - given : (1u << 30);
-            z.next_in = (Bytef *)(m->data + given);
+        if (z.avail_in == 0 && given < n_data) {
+            size_t n = n_data - given < (1u << 30) ? n_data - given : (1u << 30);
+            z.next_in = (Bytef *)(uintptr_t)(data + given);
             z.avail_in = (uInt)n;
             given += n;
         }
@@ -44,14 +44,26 @@ static infq_status inflate_all(const char *path, const infq_filemap *m, size_t m
         rc = inflate(&z, Z_NO_FLUSH);
         infq_buf_add(out, part, sizeof(part) - z.avail_out);
         // a second member may follow the first
-        if (rc == Z_STREAM_END && (z.avail_in > 0 || given < m->size))
+        if (rc == Z_STREAM_END && (z.avail_in > 0 || given < n_data))
             rc = inflateReset(&z);
     } while (rc == Z_OK && out->n <= max_bytes && !out->failed);
     inflateEnd(&z);
     if (out->n > max_bytes)
-        return infq_err_set(err, INFQ_E_FORMAT, "%s: more than %zu bytes after unpacking", path, max_bytes);
+        return infq_err_set(err, INFQ_E_FORMAT, "more than %zu bytes after unpacking", max_bytes);
     if (rc != Z_STREAM_END && !out->failed)
-        return infq_err_set(err, INFQ_E_FORMAT, "%s: broken or truncated gzip data after %zu bytes of text", path, out->n);
+        return infq_err_set(err, INFQ_E_FORMAT, "broken or truncated gzip data after %zu bytes of text", out->n);
+    return infq_buf_status(out, err);
+}
+
+infq_status infq_corpus_unpack(const void *data, size_t n, size_t max_bytes, infq_buf *out, infq_err *err)
+{
+    const uint8_t *b = data;
+
+    if (n >= 2 && b[0] == 0x1f && b[1] == 0x8b)
+        return inflate_all(b, n, max_bytes, out, err);
+    if (n > max_bytes)
+        return infq_err_set(err, INFQ_E_FORMAT, "%zu bytes, at most %zu are read", n, max_bytes);
+    infq_buf_add(out, data, n);
     return infq_buf_status(out, err);
 }
 
@@ -61,16 +73,9 @@ infq_status infq_corpus_read(const char *path, size_t max_bytes, infq_buf *out, 
     infq_status st;
 
     INFQ_TRY(infq_filemap_open(path, &m, err));
-    if (m.size >= 2 && m.data[0] == 0x1f && m.data[1] == 0x8b) {
-        st = inflate_all(path, &m, max_bytes, out, err);
-    } else if (m.size > max_bytes) {
-        st = infq_err_set(err, INFQ_E_FORMAT, "%s: %zu bytes, at most %zu are read", path, m.size, max_bytes);
-    } else {
-        infq_buf_add(out, m.data, m.size);
-        st = infq_buf_status(out, err);
-    }
+    st = infq_corpus_unpack(m.data, m.size, max_bytes, out, err);
     infq_filemap_close(&m);
-    return st;
+    return st ? infq_err_in(err, "%s", path) : 0;
 }
 
 /* Appends s with every occurrence of `from` replaced, left to right. */
@@ -380,21 +385,77 @@ static infq_status digest_docs(infq_corpus *c, infq_err *err)
     return st;
 }
 
-infq_status infq_corpus_open(const char *path, infq_corpus_form form, bool join, int64_t max_docs, infq_corpus **out,
-                             infq_err *err)
+static infq_status read_line_groups(infq_corpus *c, int64_t n_lines, int64_t max_docs, infq_err *err)
+{
+    infq_buf doc;
+    infq_status st = 0;
+    size_t at = 0, n;
+    const char *line;
+    int64_t have = 0;
+    bool more;
+
+    infq_buf_init(&doc);
+    do {
+        more = next_line(&c->raw, &at, &line, &n);
+        if (more && infq_lstrip(line, n) < n) {
+            infq_buf_str(&doc, have++ ? "\n" : "");
+            infq_buf_add(&doc, line, n);
+        }
+        if (have == n_lines || (!more && have > 0)) {
+            st = infq_buf_status(&doc, err);
+            if (!st)
+                st = add_plain(c, doc.data, doc.n, err);
+            infq_buf_clear(&doc);
+            have = 0;
+        }
+    } while (more && !st && (max_docs == 0 || (int64_t)c->n < max_docs));
+    infq_buf_deinit(&doc);
+    return st;
+}
+
+/* A corpus with the file's content in raw. */
+static infq_status read_raw(const char *path, infq_corpus **out, infq_err *err)
 {
     infq_corpus *c = NULL;
     infq_status st;
-    size_t first;
 
     INFQ_TRY(infq_mem_new(1, sizeof(*c), "corpus", (void **)&c, err));
-    memset(c, 0, sizeof(*c));
     infq_buf_init(&c->raw);
     st = infq_arena_new((size_t)1 << 20, &c->arena, err);
     if (!st)
         st = infq_corpus_read(path, MAX_TEXT, &c->raw, err);
     if (st)
-        goto done;
+        infq_corpus_free(c);
+    else
+        *out = c;
+    return st;
+}
+
+static infq_status complete(infq_corpus *take_c, const char *path, infq_corpus **out, infq_err *err)
+{
+    infq_status st = 0;
+
+    if (take_c->n == 0 || (take_c->n == 1 && take_c->docs[0].n == 0))
+        st = infq_err_set(err, INFQ_E_FORMAT, "%s: holds no text", path);
+    if (!st)
+        st = digest_docs(take_c, err);
+    infq_buf_deinit(&take_c->raw);
+    infq_buf_init(&take_c->raw);
+    if (st)
+        infq_corpus_free(take_c);
+    else
+        *out = take_c;
+    return st;
+}
+
+infq_status infq_corpus_open(const char *path, infq_corpus_form form, bool join, int64_t max_docs, infq_corpus **out,
+                             infq_err *err)
+{
+    infq_corpus *c;
+    infq_status st;
+    size_t first;
+
+    INFQ_TRY(read_raw(path, &c, err));
     first = infq_lstrip(c->raw.data, c->raw.n < 4096 ? c->raw.n : 4096);
     if (form == INFQ_CORPUS_WIKI_ROWS)
         st = read_wiki_rows(c, err);
@@ -404,18 +465,21 @@ infq_status infq_corpus_open(const char *path, infq_corpus_form form, bool join,
         st = read_jsonl(c, path, join, max_docs, err);
     else
         st = add_plain(c, c->raw.data, c->raw.n, err);
-    if (!st && (c->n == 0 || (c->n == 1 && c->docs[0].n == 0)))
-        st = infq_err_set(err, INFQ_E_FORMAT, "%s: holds no text", path);
-    if (!st)
-        st = digest_docs(c, err);
-    infq_buf_deinit(&c->raw);
-    infq_buf_init(&c->raw);
-done:
     if (st)
         infq_corpus_free(c);
-    else
-        *out = c;
-    return st;
+    return st ? st : complete(c, path, out, err);
+}
+
+infq_status infq_corpus_open_lines(const char *path, int64_t n_lines, int64_t max_docs, infq_corpus **out, infq_err *err)
+{
+    infq_corpus *c;
+    infq_status st;
+
+    INFQ_TRY(read_raw(path, &c, err));
+    st = read_line_groups(c, n_lines, max_docs, err);
+    if (st)
+        infq_corpus_free(c);
+    return st ? st : complete(c, path, out, err);
 }
 
 void infq_corpus_free(infq_corpus *c)

@@ -9,6 +9,8 @@
 
 /* Whole file, plain or gzip (told by its first bytes); at most max_bytes after unpacking. Appends to out. */
 infq_status infq_corpus_read(const char *path, size_t max_bytes, infq_buf *out, infq_err *err);
+/* The same of bytes in memory. */
+infq_status infq_corpus_unpack(const void *data, size_t n, size_t max_bytes, infq_buf *out, infq_err *err);
 
 /* HellaSwag's cleaning: trim, " [title]" becomes ". ", bracketed parts go, two blanks become one (one pass). Appends. */
 void infq_clean_hellaswag(const char *s, size_t n, infq_buf *out);
@@ -33,6 +35,8 @@ typedef struct infq_corpus infq_corpus;
 /* join: JSON Lines rows are joined by blank lines into one document (perplexity of one text). max_docs 0: all. */
 infq_status infq_corpus_open(const char *path, infq_corpus_form form, bool join, int64_t max_docs, infq_corpus **out,
                              infq_err *err);
+/* Every n_lines lines that are not blank, joined by newlines, are a document (the last may have fewer). */
+infq_status infq_corpus_open_lines(const char *path, int64_t n_lines, int64_t max_docs, infq_corpus **out, infq_err *err);
 void infq_corpus_free(infq_corpus *c);
 size_t infq_corpus_count(const infq_corpus *c);
 const infq_corpus_doc *infq_corpus_get(const infq_corpus *c, size_t i);

@@ -136,6 +136,9 @@ typedef struct {
 infq_status infq_manifest_locate(const infq_manifest *m, const infq_task_split *s, const infq_data_dirs *dirs, char **path,
                                  const infq_task_file **file, infq_err *err);
 
+/* MISMATCH when the file's content has another hash than the manifest says. */
+infq_status infq_manifest_check(const infq_task_file *f, const char *path, infq_err *err);
+
 /* Generated from evals/ by the Makefile: name and text of each file, NULL name at the end. */
 typedef struct {
     const char *name;

@@ -24,6 +24,17 @@ infq_status infq_source_read(const char *path, const char *sha256, infq_buf *out
     return 0;
 }
 
+infq_status infq_manifest_check(const infq_task_file *f, const char *path, infq_err *err)
+{
+    infq_buf text;
+    infq_status st;
+
+    infq_buf_init(&text);
+    st = infq_source_read(path, f->sha256, &text, err);
+    infq_buf_deinit(&text);
+    return st;
+}
+
 void infq_source_close(row_source *s)
 {
     infq_rows_free(s->rows);

@@ -1,0 +1,1 @@
+infeval "$ROOT/evals/demo-model" --tasks copa
