@@ -469,6 +469,11 @@ static infq_status expand(const expander *x, const cJSON *node, cJSON **out)
 
 infq_status infq_yaml_expand(const infq_yaml *y, const cJSON *vars, infq_yaml **out, infq_err *err)
 {
+    return infq_yaml_expand_node(y, y->root, vars, out, err);
+}
+
+infq_status infq_yaml_expand_node(const infq_yaml *y, const cJSON *node, const cJSON *vars, infq_yaml **out, infq_err *err)
+{
     expander x = {y, infq_mem_calloc(1, sizeof(*y)), vars, err};
     infq_status st;
 
@@ -476,7 +481,7 @@ infq_status infq_yaml_expand(const infq_yaml *y, const cJSON *vars, infq_yaml **
         return infq_err_set(err, INFQ_E_NOMEM, "%s: no memory", y->name);
     infq_buf_init(&x.to->marks);
     x.to->name = infq_mem_strdup(y->name);
-    st = x.to->name ? expand(&x, y->root, &x.to->root) : infq_err_set(err, INFQ_E_NOMEM, "%s: no memory", y->name);
+    st = x.to->name ? expand(&x, node, &x.to->root) : infq_err_set(err, INFQ_E_NOMEM, "%s: no memory", y->name);
     if (st) {
         infq_yaml_free(x.to);
         return st;

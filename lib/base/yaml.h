@@ -22,6 +22,8 @@ int64_t infq_yaml_line(const infq_yaml *y, const cJSON *node); /* of a member: i
 /* A copy in which ${name} inside text (not in keys) is the variable's text, and text that is only ${name} is its value of whatever type; $${ stands
  * for ${. Lines are those of y. vars: an object. FORMAT names an unknown variable, or one inside text that is a list or object. */
 infq_status infq_yaml_expand(const infq_yaml *y, const cJSON *vars, infq_yaml **out, infq_err *err);
+/* The same of one node of y, which becomes the root of the copy. */
+infq_status infq_yaml_expand_node(const infq_yaml *y, const cJSON *node, const cJSON *vars, infq_yaml **out, infq_err *err);
 
 /* FORMAT with "<what>:<line>: <key of node>: " in front (the key only where node is a member of an object). */
 infq_status infq_yaml_err(const infq_yaml *y, const cJSON *node, infq_err *err, const char *fmt, ...)
