@@ -30,6 +30,7 @@ allow lib/eval $B $T $I $F $D $M
 allow lib/serve $B $T $I $F $D $M lib/compress/ lib/train/ lib/eval/
 allow lib/bench $B $T $I $F $D $M lib/compress/ lib/train/ lib/eval/
 allow lib/report $B $T $I $F $D $M lib/compress/ lib/train/ lib/eval/
+allow lib/recipe $B $T $I
 allow tools lib/
 dup=$(find lib kernels tools tests -name '*.[ch]' -printf '%f\n' | sort | uniq -d)
 [ -z "$dup" ] || { echo "layers: file names twice in the tree: $dup"; bad=1; }

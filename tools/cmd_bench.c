@@ -32,7 +32,7 @@ static const opt_row rows[] = {
     { "json", 0, OPT_FLAG, NULL, "one JSON object on standard output", AT(json), 0, 0 },
     { "quiet", 'q', OPT_FLAG, NULL, "errors only on standard error", AT(quiet), 0, 0 },
 };
-static const opt_spec spec = {
+const opt_spec cmd_bench_spec = {
     NAME, "[options] MODEL", "Measures time to first token, inter-token time, throughput and memory of a model.",
     "One request runs at a time; prompts are random tokens, different in every request. Times count\n"
     "from the moment a request was due. Percentiles carry 95 % intervals. Exit code: 0 measured and all\n"
@@ -231,7 +231,7 @@ int cmd_bench(int argc, char **argv)
     int n_args, code = 0;
     bool done;
 
-    if (opt_parse(&spec, argc, argv, &o, &n_args, &done, &err))
+    if (opt_parse(&cmd_bench_spec, argc, argv, &o, &n_args, &done, &err))
         return cmd_fail(NAME, &err);
     if (done)
         return 0;

@@ -26,7 +26,7 @@ static const opt_row rows[] = {
     { "json", 0, OPT_FLAG, NULL, "the report as one JSON object", AT(json), 0, 0 },
     { "quiet", 'q', OPT_FLAG, NULL, "errors only on standard error", AT(quiet), 0, 0 },
 };
-static const opt_spec spec = {
+const opt_spec cmd_convert_spec = {
     NAME, "[options] -o OUT IN", "Writes a model in another container or element type.",
     "IN is a model folder, a .safetensors file or a .gguf file (llama architecture). Rounding is to nearest,\n"
     "ties to even; a finite value that the type cannot hold is an error, except that FP8 saturates.",
@@ -95,7 +95,7 @@ int cmd_convert(int argc, char **argv)
     bool done;
 
     memset(&o, 0, sizeof(o));
-    if (opt_parse(&spec, argc, argv, &o, &n_args, &done, &err))
+    if (opt_parse(&cmd_convert_spec, argc, argv, &o, &n_args, &done, &err))
         return cmd_fail(NAME, &err);
     if (done)
         return 0;

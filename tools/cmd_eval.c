@@ -47,7 +47,7 @@ static const opt_row rows[] = {
     { "json", 0, OPT_FLAG, NULL, "one JSON object on standard output", AT(json), 0, 0 },
     { "quiet", 'q', OPT_FLAG, NULL, "errors only on standard error", AT(quiet), 0, 0 },
 };
-static const opt_spec spec = {
+const opt_spec cmd_eval_spec = {
     EVAL_NAME, "[options] MODEL [MODEL...]", "Scores models on tasks and texts; decides whether a compressed model is still good.",
     "One model: scores. Several: each against the first, with paired intervals. Two: ORIGINAL and\n"
     "COMPRESSED, with a verdict. Exit code: 0 done or pass, 1 fail, 6 undecided, 3 not comparable.\n"
@@ -353,7 +353,7 @@ int cmd_eval(int argc, char **argv)
     int n_args, code = 0;
     bool done;
 
-    if (opt_parse(&spec, argc, argv, &o, &n_args, &done, &err))
+    if (opt_parse(&cmd_eval_spec, argc, argv, &o, &n_args, &done, &err))
         return cmd_fail(EVAL_NAME, &err);
     if (done)
         return 0;

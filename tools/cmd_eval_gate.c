@@ -24,7 +24,7 @@ static const opt_row rows[] = {
     { "json", 0, OPT_FLAG, NULL, "one JSON object on standard output", AT(json), 0, 0 },
     { "quiet", 'q', OPT_FLAG, NULL, "errors only on standard error", AT(quiet), 0, 0 },
 };
-static const opt_spec spec = {
+const opt_spec cmd_eval_gate_spec = {
     GATE, "[options] ORIGINAL_ITEMS COMPRESSED_ITEMS", "Decides from stored items whether a compressed model may pass.",
     "Items are files of infeval --items, or sample logs of the reference harness; two folders are\n"
     "compared file by file. Exit code: 0 pass, 1 fail, 6 undecided, 3 not comparable.",
@@ -156,7 +156,7 @@ int cmd_eval_gate(int argc, char **argv)
     infq_err err;
     infq_status st;
 
-    if (opt_parse(&spec, argc, argv, &o, &n_args, &done, &err))
+    if (opt_parse(&cmd_eval_gate_spec, argc, argv, &o, &n_args, &done, &err))
         return cmd_fail(GATE, &err);
     if (done)
         return 0;

@@ -11,6 +11,7 @@
 #include "lib/base/str.h"
 #include "lib/eval/noise_run.h"
 #include "tools/cmd_eval.h"
+#include "tools/commands.h"
 
 #define NAME "infeval noise"
 #define REPEAT_ITEMS 20 /* of the first task, scored twice to see whether the engine repeats itself */
@@ -50,7 +51,7 @@ static const opt_row rows[] = {
     { "json", 0, OPT_FLAG, NULL, "the record on standard output", AT(json), 0, 0 },
     { "quiet", 'q', OPT_FLAG, NULL, "errors only on standard error", AT(quiet), 0, 0 },
 };
-static const opt_spec spec = {
+const opt_spec cmd_eval_noise_spec = {
     NAME, "[options] MODEL --tasks T [-o FILE]", "Measures how much a model's own scores move from run to run.",
     "The engine repeats itself bit by bit, so the variation is declared: what a server's numerics do\n"
     "(orders), or round-off. The record holds, for each task, the standard deviation over runs with its\n"
@@ -333,7 +334,7 @@ int cmd_eval_noise(int argc, char **argv)
     int n_args;
     bool done;
 
-    if (opt_parse(&spec, argc, argv, &o, &n_args, &done, &err))
+    if (opt_parse(&cmd_eval_noise_spec, argc, argv, &o, &n_args, &done, &err))
         return cmd_fail(NAME, &err);
     if (done)
         return 0;

@@ -5,6 +5,7 @@
 #include "lib/base/file.h"
 #include "lib/report/report.h"
 #include "tools/cmd_eval.h"
+#include "tools/commands.h"
 
 #define NAME "infeval report"
 
@@ -23,7 +24,7 @@ static const opt_row rows[] = {
     { "title", 0, OPT_STR, "TEXT", "of the report", AT(title), 0, 0 },
     { "flips", 0, OPT_I64, "N", "changed items shown of each comparison (100)", AT(flips), 0, 1e6 },
 };
-static const opt_spec spec = {
+const opt_spec cmd_eval_report_page_spec = {
     NAME, "[options] RESULT.json [RESULT.json...]", "Writes what was measured and decided for people and for machines.",
     "RESULT.json is what infeval, infeval gate, infbench or infq verify print with --json; figures of one model\n"
     "come together by its path. infeval's results hold the items that changed with their texts; for those of\n"
@@ -86,7 +87,7 @@ int cmd_eval_report_page(int argc, char **argv)
     int n_args;
     bool done;
 
-    if (opt_parse(&spec, argc, argv, &o, &n_args, &done, &err))
+    if (opt_parse(&cmd_eval_report_page_spec, argc, argv, &o, &n_args, &done, &err))
         return cmd_fail(NAME, &err);
     if (done)
         return 0;

@@ -57,7 +57,7 @@ static const opt_row rows[] = {
     { "json", 0, OPT_FLAG, NULL, "plan or report as one JSON object", AT(json), 0, 0 },
     { "quiet", 'q', OPT_FLAG, NULL, "errors only on standard error, no plan", AT(quiet), 0, 0 },
 };
-static const opt_spec spec = {
+const opt_spec cmd_quantize_spec = {
     NAME, "[options] MODEL", "Stores a model's linear layers in fewer bits.",
     "MODEL is a model folder or a .safetensors file. Embeddings, lm_head, routers, norms and biases stay as\n"
     "they are. A PATTERN is a module's whole name, its last part (lm_head, down_proj), or re: and a regular\n"
@@ -385,7 +385,7 @@ int cmd_quantize(int argc, char **argv)
     bool done = false, passed = true;
     infq_err err;
 
-    if (opt_parse(&spec, argc, argv, &o, &n_args, &done, &err))
+    if (opt_parse(&cmd_quantize_spec, argc, argv, &o, &n_args, &done, &err))
         return cmd_fail(NAME, &err);
     if (done)
         return 0;

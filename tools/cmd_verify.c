@@ -24,7 +24,7 @@ static const opt_row rows[] = {
     { "json", 0, OPT_FLAG, NULL, "the report as one JSON object", AT(json), 0, 0 },
     { "quiet", 'q', OPT_FLAG, NULL, "errors only on standard error", AT(quiet), 0, 0 },
 };
-static const opt_spec spec = {
+const opt_spec cmd_verify_spec = {
     NAME, "[options] OUT", "Decodes a quantized model with the reference decoder and compares it with its source.",
     "Checked: configuration, code ranges, scales, values that are not finite, the relative error of every\n"
     "matrix (at most 0.1 for 8 bits, 0.4 below), scales that engines share, other tensors and side files\n"
@@ -109,7 +109,7 @@ int cmd_verify(int argc, char **argv)
     bool done = false, passed = true;
     infq_err err;
 
-    if (opt_parse(&spec, argc, argv, &o, &n_args, &done, &err))
+    if (opt_parse(&cmd_verify_spec, argc, argv, &o, &n_args, &done, &err))
         return cmd_fail(NAME, &err);
     if (done)
         return 0;
