@@ -402,7 +402,7 @@ START_TEST(parts_are_named_in_order_of_the_blocks)
     ck_assert(p.layer == 0 && p.rows == 48 && p.cols == 48);
     p = infq_model_part_get(o.m, 3 * 9 + 2);
     ck_assert_str_eq(p.module, "lm_head");
-    ck_assert(p.layer == -1 && p.rows == 300 && p.cols == 48);
+    ck_assert(p.layer == 3 && p.rows == 300 && p.cols == 48);
     close_one(&o, true);
 }
 END_TEST

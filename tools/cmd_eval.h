@@ -145,6 +145,8 @@ int cmd_eval_gate(int argc, char **argv);
 
 /* cmd_eval_reference.c */
 int cmd_eval_reference(int argc, char **argv);
+/* cmd_eval_diagnose.c */
+int cmd_eval_diagnose(int argc, char **argv);
 /* cmd_eval_noise.c */
 int cmd_eval_noise(int argc, char **argv);
 /* cmd_eval_list.c */

@@ -8,6 +8,7 @@
 static const cmd_row rows[] = {
     { "fetch", "data of tasks by their published addresses", cmd_eval_fetch },
     { "gate", "the verdict on stored items", cmd_eval_gate },
+    { "diagnose", "where a compressed model loses", cmd_eval_diagnose },
     { "noise", "run-to-run noise of a model's own scores", cmd_eval_noise },
     { "report", "results as a page, Markdown, JUnit XML, JSON", cmd_eval_report_page },
     { "reference", "an original's distributions, stored small", cmd_eval_reference },

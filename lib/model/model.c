@@ -321,8 +321,11 @@ infq_model_part infq_model_part_get(const infq_model *m, int64_t i)
     int64_t at = m->parts[i], layer = at / INFQ_SLOT_COUNT;
     const infq_param *p = &m->params[at];
     infq_slot s = (infq_slot)(at % INFQ_SLOT_COUNT);
-    infq_model_part out = { .layer = layer < m->c.n_layers ? layer : -1, .rows = p->rows, .cols = p->cols };
+    bool front = s == INFQ_SLOT_EMBED || s == INFQ_SLOT_POSITIONS;
+    infq_model_part out = { .layer = front ? -1 : layer, .rows = p->rows, .cols = p->cols };
+    infq_slot_shape sh;
 
+    out.conv1d = infq_arch_slot(&m->c, s, &sh) && sh.conv1d;
     infq_arch_name(&m->c, s, layer, out.module, sizeof(out.module));
     return out;
 }

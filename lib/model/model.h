@@ -67,8 +67,9 @@ typedef struct {
  * shape have the same parts. */
 typedef struct {
     char module[192];   /* "model.layers.3.self_attn.q_proj": the name without ".weight", as the files have it */
-    int64_t layer;      /* -1: outside the blocks */
+    int64_t layer;      /* -1: in front of the blocks (embeddings); their number: behind them (final norm, head) */
     int64_t rows, cols; /* logical [out, in]; vectors: cols 0 */
+    bool conv1d;        /* stored [in, out] */
 } infq_model_part;
 int64_t infq_model_part_count(const infq_model *m);
 infq_model_part infq_model_part_get(const infq_model *m, int64_t i); /* 0 <= i < count */
