@@ -16,9 +16,8 @@ run "$build/infq" quantize --bits 4 "$model" -o "$out" --quiet
 say "3. Verify the stored bytes against the original"
 run "$build/infq" verify "$out" --source "$model"
 say "4. Evaluate both on every generated task set and decide"
-tasks=$(printf '%s,' evals/tasks/*.jsonl)
 verdict=0
-run "$build/infeval" "$model" "$out" --tasks "${tasks%,}" --quiet || verdict=$?
+run "$build/infeval" "$model" "$out" --tasks evals/tasks --quiet || verdict=$?
 say "5. Bench the compressed model"
 met=0
 run "$build/infbench" "$out" --target "p90 ttft < 200ms" --quiet || met=$?

@@ -121,7 +121,11 @@ static void ppl_text(const eval_run *r, const eval_text *t, infq_buf *to)
         if (isfinite(p->se) && p->convention != INFQ_PPL_ROLLING)
             infq_buf_fmt(to, " (%.4f)", p->ppl * p->se);
         if (m > 0)
-            infq_buf_fmt(to, ", ln ratio %+.6f (%.6f), x %.5f", t->ln_ratio[m], t->ln_ratio_se[m], exp(t->ln_ratio[m]));
+            infq_buf_fmt(to, ", ln ratio %+.6f", t->ln_ratio[m]);
+        if (m > 0 && isfinite(t->ln_ratio_se[m])) // one window has no spread
+            infq_buf_fmt(to, " (%.6f)", t->ln_ratio_se[m]);
+        if (m > 0)
+            infq_buf_fmt(to, ", x %.5f", exp(t->ln_ratio[m]));
         infq_buf_char(to, '\n');
     }
     infq_buf_char(to, '\n');

@@ -1,3 +1,4 @@
+#include <stdio.h>
 #include <string.h>
 
 #include "tools/cmd.h"
@@ -14,13 +15,23 @@ static const cmd_row rows[] = {
     { "reference", "an original's distributions, stored small", cmd_eval_reference },
     { "tasks", "what can be evaluated, and whether its data is there", cmd_eval_list },
 };
+#define N_ROWS (sizeof(rows) / sizeof(rows[0]))
 
 static int run(int argc, char **argv)
 {
-    for (size_t i = 0; argc >= 2 && i < sizeof(rows) / sizeof(rows[0]); i++)
+    bool help = argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0);
+    int code;
+
+    for (size_t i = 0; argc >= 2 && i < N_ROWS; i++)
         if (strcmp(argv[1], rows[i].name) == 0)
             return rows[i].run(argc - 1, argv + 1);
-    return cmd_eval(argc, argv);
+    code = cmd_eval(argc, argv);
+    if (help) {
+        printf("\ncommands (infeval COMMAND --help tells their options; a model of such a name is ./NAME):\n");
+        for (size_t i = 0; i < N_ROWS; i++)
+            printf("  %-10s %s\n", rows[i].name, rows[i].summary);
+    }
+    return code;
 }
 
 int main(int argc, char **argv)
