@@ -23,7 +23,7 @@ static infq_item *judged(infq_items *s, const char *rule, const char *text, cons
     infq_answers *a = NULL;
     infq_item *it;
 
-    ck_ok(infq_answers_open(rule, &a, &err), err);
+    ck_ok(infq_answers_open(rule, NULL, &a, &err), err);
     ck_ok(infq_items_add(s, 1, &it, &err), err);
     it->doc = infq_items_count(s) - 1;
     it->kind = INFQ_ITEM_GENERATE;
@@ -196,16 +196,16 @@ START_TEST(unknown_rules_and_bad_targets_are_named)
     infq_items *s = items_new();
     infq_item *it;
 
-    ck_assert_int_eq(infq_answers_open("gsm9k", &a, &err), INFQ_E_USAGE);
+    ck_assert_int_eq(infq_answers_open("gsm9k", NULL, &a, &err), INFQ_E_USAGE);
     ck_assert_ptr_nonnull(strstr(err.msg, "gsm8k, mgsm"));
-    ck_ok(infq_answers_open("words", &a, &err), err);
+    ck_ok(infq_answers_open("words", NULL, &a, &err), err);
     ck_ok(infq_items_add(s, 1, &it, &err), err);
     it->stop = "eos";
     ck_assert_int_eq(infq_answers_judge(a, s, it, "x", 1, "no list", NULL, &err), INFQ_E_FORMAT);
     ck_assert_int_eq(infq_answers_judge(a, s, it, "x", 1, "[1]", NULL, &err), INFQ_E_FORMAT);
     infq_answers_close(a);
     for (int i = 0; i < infq_answers_count(); i++) {
-        ck_ok(infq_answers_open(infq_answers_name(i), &a, &err), err);
+        ck_ok(infq_answers_open(infq_answers_name(i), NULL, &a, &err), err);
         infq_answers_close(a);
     }
     infq_items_free(s);

@@ -34,7 +34,7 @@ START_TEST(compiled_in_manifests_say_source_licence_and_hash)
     for (int i = 0; i < infq_catalog_count(c); i++) {
         const infq_manifest *m = infq_catalog_get(c, i);
         bool fetched = false;
-        if (strcmp(m->name, "plain") == 0)
+        if (strncmp(m->name, "plain", 5) == 0)
             continue;
         ck_assert_msg(m->source && m->licence && m->language, "%s", m->name);
         for (int k = 0; k < m->n_splits; k++) {

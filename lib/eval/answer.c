@@ -20,12 +20,6 @@ typedef struct {
     const char *target, *row;
 } given;
 
-struct infq_answers {
-    const rule *rule;
-    infq_extract *x[2];
-    infq_match *match;
-};
-
 typedef struct {
     const char *metric;
     const char *pattern;  /* NULL: the whole text */
@@ -41,6 +35,12 @@ struct rule {
     bool list;            /* the target is a JSON list, one of it is enough */
 };
 
+struct infq_answers {
+    rule rule;            /* a row of the table; "regex" completed by the task */
+    infq_extract *x[2];
+    infq_match *match;
+};
+
 // Comparison
 
 static infq_status is_right(infq_answers *a, const infq_buf *answer, const char *target, bool *out, infq_err *err)
@@ -50,7 +50,7 @@ static infq_status is_right(infq_answers *a, const infq_buf *answer, const char 
     infq_status st = INFQ_E_OK;
 
     *out = false;
-    if (!a->rule->list)
+    if (!a->rule.list)
         return infq_match_equal(a->match, answer->data, answer->n, target, strlen(target), out, err);
     INFQ_TRY(infq_json_parse(target, strlen(target), "target", &list, err));
     if (!cJSON_IsArray(list))
@@ -81,7 +81,7 @@ static infq_status judge_extracted(infq_answers *a, infq_items *s, infq_item *it
         if (!st && found)
             st = is_right(a, &answer, g->target, &right, err);
         if (!st)
-            infq_item_metric_add(it, a->rule->x[i].metric, right);
+            infq_item_metric_add(it, a->rule.x[i].metric, right);
     }
     infq_buf_deinit(&answer);
     if (!st)
@@ -145,6 +145,7 @@ static const rule rules[] = {
     { .name = "exact", .judge = judge_extracted, .metric = "exact", .x = { { "exact", NULL, false } } },
     { .name = "words", .judge = judge_extracted, .metric = "exact", .x = { { "exact", NULL, false } }, .list = true,
       .match = { .ignore_case = true, .ignore_punctuation = true, .words = true } },
+    { .name = "regex", .judge = judge_extracted, .metric = "exact", .x = { { "exact", NULL, false } } },
     { .name = "ifeval", .judge = judge_instructions, .metric = "prompt_strict" },
     { .name = "code", .judge = judge_nothing, .metric = "" },
     { .name = "judge", .judge = judge_nothing, .metric = "" },
@@ -163,7 +164,7 @@ const char *infq_answers_name(int i)
 
 const char *infq_answers_metric(const infq_answers *a)
 {
-    return a->rule->metric;
+    return a->rule.metric;
 }
 
 static infq_status unknown(const char *name, infq_err *err)
@@ -175,7 +176,7 @@ static infq_status unknown(const char *name, infq_err *err)
     return infq_err_set(err, INFQ_E_USAGE, "answers are not taken as \"%.40s\", only as %s", name, list);
 }
 
-infq_status infq_answers_open(const char *name, infq_answers **out, infq_err *err)
+infq_status infq_answers_open(const char *name, const infq_answer_regex *regex, infq_answers **out, infq_err *err)
 {
     infq_answers *a;
     void *p;
@@ -188,11 +189,19 @@ infq_status infq_answers_open(const char *name, infq_answers **out, infq_err *er
         return unknown(name, err);
     INFQ_TRY(infq_mem_new(1, sizeof(*a), "answers", &p, err));
     a = p;
-    *a = (infq_answers){ .rule = &rules[row] };
-    for (int i = 0; i < 2 && a->rule->x[i].metric && !st; i++)
-        st = infq_extract_new(a->rule->x[i].pattern, a->rule->x[i].last, &a->x[i], err);
+    a->rule = rules[row];
+    if (regex) {
+        a->rule.x[0].pattern = regex->pattern;
+        a->rule.x[0].last = regex->last;
+        a->rule.list = regex->any;
+        a->rule.match = (infq_match_rule){ .ignore = regex->ignore, .n_ignore = regex->n_ignore,
+                                           .ignore_case = regex->ignore_case,
+                                           .ignore_punctuation = regex->ignore_punctuation };
+    }
+    for (int i = 0; i < 2 && a->rule.x[i].metric && !st; i++)
+        st = infq_extract_new(a->rule.x[i].pattern, a->rule.x[i].last, &a->x[i], err);
     if (!st)
-        st = infq_match_new(&a->rule->match, &a->match, err);
+        st = infq_match_new(&a->rule.match, &a->match, err);
     if (st)
         infq_answers_close(a);
     else
@@ -217,7 +226,7 @@ infq_status infq_answers_judge(infq_answers *a, infq_items *s, infq_item *it, co
 
     it->n_metrics = 0;
     INFQ_TRY(infq_items_text(s, target, strlen(target), &it->target, err));
-    INFQ_TRY(a->rule->judge(a, s, it, &g, err));
+    INFQ_TRY(a->rule.judge(a, s, it, &g, err));
     infq_item_metric_add(it, "truncated", strcmp(it->stop, infq_stop_name(INFQ_STOP_LENGTH)) == 0);
     infq_item_metric_add(it, "length", (double)it->n_tokens[0]);
     return INFQ_E_OK;

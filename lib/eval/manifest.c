@@ -6,6 +6,7 @@
 
 #include "lib/base/file.h"
 #include "lib/base/str.h"
+#include "lib/eval/answer.h"
 #include "lib/io/prompt.h"
 
 #define MAX_MANIFEST ((size_t)4 << 20)
@@ -14,6 +15,7 @@ const char *const infq_task_kind_names[] = {"choice", "target", "text", "generat
 
 static const char *const kind_names[] = {"choice", "target", "text", "generate", "suite", NULL};
 static const char *const clean_names[] = {"none", "wikihow", NULL};
+static const char *const pick_names[] = {"first", "last", NULL};
 static const char *const order_names[] = {"first", "random", NULL};
 static const char *const form_names[] = {"plain", "lines", "wiki", NULL};
 
@@ -84,6 +86,8 @@ static const infq_yaml_field file_fields[] = {
     {"join_sha256", INFQ_YAML_STR, false, F(join_sha256), 0, 0, NULL},
     {"join_field", INFQ_YAML_STR, false, F(join_field), 0, 0, NULL},
     {"items", INFQ_YAML_I64, false, F(items), 1, 1e12, NULL},
+    {"from", INFQ_YAML_I64, false, F(from), 0, 1e12, NULL},
+    {"to", INFQ_YAML_I64, false, F(to), 1, 1e12, NULL},
     {"layout", INFQ_YAML_ENUM, false, F(rows.layout), 0, 0, infq_rows_names},
     {"header", INFQ_YAML_BOOL, false, F(rows.header), 0, 0, NULL},
     {"member", INFQ_YAML_STR, false, F(rows.member), 0, 0, NULL},
@@ -109,6 +113,12 @@ static const infq_yaml_field generate_fields[] = {
     {"max_tokens", INFQ_YAML_I64, true, G(max_tokens), 1, 1e6, NULL},
     {"extract", INFQ_YAML_STR, true, G(extract), 0, 0, NULL},
     {"chat", INFQ_YAML_BOOL, false, G(chat), 0, 0, NULL},
+    {"pattern", INFQ_YAML_STR, false, G(pattern), 0, 0, NULL},
+    {"pick", INFQ_YAML_ENUM, false, G(pick), 0, 0, pick_names},
+    {"ignore", INFQ_YAML_STRS, false, G(ignore), 0, 0, NULL},
+    {"ignore_case", INFQ_YAML_BOOL, false, G(ignore_case), 0, 0, NULL},
+    {"ignore_punctuation", INFQ_YAML_BOOL, false, G(ignore_punctuation), 0, 0, NULL},
+    {"any", INFQ_YAML_BOOL, false, G(any), 0, 0, NULL},
 };
 
 #define X(f) offsetof(infq_task_text, f)
@@ -303,6 +313,25 @@ static infq_status check_prompt(const infq_manifest *m, const cJSON *root, const
     return 0;
 }
 
+/* How answers are judged is known, and its expressions can be read. */
+static infq_status check_generate(const infq_manifest *m, const cJSON *node, infq_err *err)
+{
+    const infq_task_generate *g = &m->generate;
+    infq_answer_regex regex = {.pattern = g->pattern};
+    infq_answers *a = NULL;
+    bool own = strcmp(g->extract, "regex") == 0;
+    infq_err why;
+
+    if (own != (g->pattern != NULL))
+        return infq_yaml_err(m->yaml, node, err, own ? "pattern is missing" : "pattern belongs to extract: regex");
+    if (!own && (g->ignore || g->pick || g->ignore_case || g->ignore_punctuation || g->any))
+        return infq_yaml_err(m->yaml, node, err, "pick, ignore, ignore_case, ignore_punctuation and any belong to extract: regex");
+    if (infq_answers_open(g->extract, own ? &regex : NULL, &a, &why))
+        return infq_yaml_err(m->yaml, infq_json_get(node, own ? "pattern" : "extract"), err, "%s", why.msg);
+    infq_answers_close(a);
+    return 0;
+}
+
 static infq_status check_kind(const infq_manifest *m, const cJSON *root, const head *h, infq_err *err)
 {
     const infq_task_split *s = infq_manifest_split(m, m->split);
@@ -351,8 +380,10 @@ static infq_status read_task(infq_manifest *m, const cJSON *vars, infq_err *err)
     }
     if (h.t.fewshot)
         INFQ_TRY(infq_yaml_fields(m->yaml, h.t.fewshot, fewshot_fields, LEN(fewshot_fields), &m->fewshot, err));
-    if (h.t.generate)
+    if (h.t.generate) {
         INFQ_TRY(infq_yaml_fields(m->yaml, h.t.generate, generate_fields, LEN(generate_fields), &m->generate, err));
+        INFQ_TRY(check_generate(m, h.t.generate, err));
+    }
     if (h.t.text)
         INFQ_TRY(infq_yaml_fields(m->yaml, h.t.text, text_fields, LEN(text_fields), &m->text, err));
     INFQ_TRY(read_splits(m, h.t.files, err));

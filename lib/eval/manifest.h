@@ -41,6 +41,7 @@ typedef struct {
     const char *sha256;        /* of the content (unpacked); NULL only in users' manifests */
     const char *join_path, *join_url, *join_sha256, *join_field; /* a second file: line i becomes a field of row i. Or NULL */
     int64_t items;             /* rows; 0: unknown */
+    int64_t from, to;          /* of these the rows [from, to) belong to the split; to 0: up to the end */
     infq_rows_options rows;
     const cJSON *detect;       /* fields that tell such rows from others (STRS); NULL: cannot be told */
     const cJSON *prompt;       /* keys that replace those of the task, or NULL */
@@ -66,7 +67,12 @@ typedef struct {
 typedef struct {
     const cJSON *stop;         /* STRS */
     int64_t max_tokens;
-    const char *extract;       /* name of the extraction and comparison; lib/eval rows by name */
+    const char *extract;       /* how answers are taken and judged: a row of lib/eval/answer.h */
+    const char *pattern;       /* extract "regex": the expression, */
+    int pick;                  /* 0 its first, 1 its last match, */
+    const cJSON *ignore;       /* STRS: expressions that both sides lose, */
+    bool ignore_case, ignore_punctuation;
+    bool any;                  /* the target is a JSON list, one of it is enough */
     bool chat;                 /* the context is a user's message, put into the model's chat template */
 } infq_task_generate;
 

@@ -14,6 +14,7 @@ struct infq_task {
     int64_t n, cap;
     infq_task_kind kind;
     int64_t shots;
+    infq_task_generation generation;
     char name[128], group[128], metric[24], digest[65];
 };
 
@@ -88,7 +89,7 @@ static infq_status digest_doc(infq_sha256 *h, const infq_doc *d, infq_err *err)
         INFQ_TRY(infq_sha256_add(h, r->context, r->n_context, err));
         INFQ_TRY(infq_sha256_add(h, r->continuation, r->n_continuation, err));
     }
-    return 0;
+    return d->row ? infq_sha256_add(h, d->row, strlen(d->row) + 1, err) : 0; // answers may be judged by it
 }
 
 static infq_status check_id(infq_map *ids, infq_arena *a, const char *id, int64_t doc, infq_err *err)
@@ -119,7 +120,7 @@ static infq_status add_item(item_job *j, row_source *s, const row_text *row, con
 {
     bool keep = j->o->limit == 0 || doc < j->o->limit;
     infq_arena *a = keep ? j->t->arena : j->spare;
-    infq_doc d = {.doc = doc};
+    infq_doc d = {.doc = doc, .row = json};
     infq_buf front;
     infq_status st = 0;
 
@@ -134,11 +135,6 @@ static infq_status add_item(item_job *j, row_source *s, const row_text *row, con
         st = make_doc(a, &s->prompt, row, front.data, &d, err);
     if (!st)
         st = digest_doc(j->hash, &d, err);
-    if (!st && keep && j->t->kind == INFQ_TASK_GENERATE) {
-        char *copy;
-        st = infq_arena_strdup(a, json, &copy, err);
-        d.row = copy;
-    }
     if (!st && keep)
         st = add_doc(j->t, &d, err);
     infq_buf_deinit(&front);
@@ -165,12 +161,33 @@ static infq_status read_items(item_job *j, row_source *s, infq_err *err)
     return j->t->n > 0 ? 0 : infq_err_set(err, INFQ_E_FORMAT, "%s: holds no items", s->path);
 }
 
+/* All that texts and judgements depend on. */
+static infq_status digest_generation(const infq_task_generation *g, infq_sha256 *h, infq_err *err)
+{
+    const infq_answer_regex *x = &g->regex;
+    char head[96];
+
+    snprintf(head, sizeof(head), "%lld %d %d%d%d%d %d %d", (long long)g->max_tokens, g->chat, x->last, x->ignore_case,
+             x->ignore_punctuation, x->any, g->n_stops, x->n_ignore);
+    INFQ_TRY(infq_sha256_add(h, head, strlen(head) + 1, err));
+    INFQ_TRY(infq_sha256_add(h, g->extract, strlen(g->extract) + 1, err));
+    if (x->pattern)
+        INFQ_TRY(infq_sha256_add(h, x->pattern, strlen(x->pattern) + 1, err));
+    for (int i = 0; i < g->n_stops; i++)
+        INFQ_TRY(infq_sha256_add(h, g->stops[i], strlen(g->stops[i]) + 1, err));
+    for (int i = 0; i < x->n_ignore; i++)
+        INFQ_TRY(infq_sha256_add(h, x->ignore[i], strlen(x->ignore[i]) + 1, err));
+    return 0;
+}
+
 static infq_status begin_digest(const infq_task *t, infq_sha256 **out, infq_err *err)
 {
     const char *kind = infq_task_kind_names[t->kind];
 
+
     INFQ_TRY(infq_sha256_new(out, err));
-    return infq_sha256_add(*out, kind, strlen(kind) + 1, err);
+    INFQ_TRY(infq_sha256_add(*out, kind, strlen(kind) + 1, err));
+    return t->kind == INFQ_TASK_GENERATE ? digest_generation(&t->generation, *out, err) : 0;
 }
 
 /* Everything but the name, from an opened source. */
@@ -193,6 +210,46 @@ infq_status infq_task_fill(infq_task *t, row_source *s, task_examples *x, const 
     return st;
 }
 
+static infq_status copy_text(infq_task *t, const char *s, const char **out, infq_err *err)
+{
+    char *copy = NULL;
+
+    if (s)
+        INFQ_TRY(infq_arena_strdup(t->arena, s, &copy, err));
+    *out = copy;
+    return 0;
+}
+
+static infq_status copy_texts(infq_task *t, const cJSON *list, const char *const **out, int *n, infq_err *err)
+{
+    const char **v;
+
+    *n = 0;
+    for (const cJSON *e = infq_yaml_first(list); e; e = infq_yaml_next(list, e))
+        ++*n;
+    INFQ_TRY(infq_arena_alloc(t->arena, (size_t)*n + 1, sizeof(*v), "texts of a task", (void **)&v, err));
+    *out = v;
+    for (const cJSON *e = infq_yaml_first(list); e; e = infq_yaml_next(list, e))
+        INFQ_TRY(copy_text(t, e->valuestring, v++, err));
+    return 0;
+}
+
+static infq_status copy_generation(infq_task *t, const infq_task_generate *g, infq_err *err)
+{
+    infq_task_generation *to = &t->generation;
+
+    to->max_tokens = g->max_tokens;
+    to->chat = g->chat;
+    to->regex.last = g->pick == 1;
+    to->regex.ignore_case = g->ignore_case;
+    to->regex.ignore_punctuation = g->ignore_punctuation;
+    to->regex.any = g->any;
+    INFQ_TRY(copy_text(t, g->extract, &to->extract, err));
+    INFQ_TRY(copy_text(t, g->pattern, &to->regex.pattern, err));
+    INFQ_TRY(copy_texts(t, g->ignore, &to->regex.ignore, &to->regex.n_ignore, err));
+    return copy_texts(t, g->stop, &to->stops, &to->n_stops, err);
+}
+
 infq_status infq_task_new(const infq_manifest *m, const infq_task_options *o, infq_task **out, infq_err *err)
 {
     infq_task *t;
@@ -205,8 +262,10 @@ infq_status infq_task_new(const infq_manifest *m, const infq_task_options *o, in
     t->shots = o->shots >= 0 ? o->shots : m->fewshot.count;
     snprintf(t->metric, sizeof(t->metric), "%s", m->metric);
     st = infq_arena_new((size_t)1 << 18, &t->arena, err);
+    if (!st && t->kind == INFQ_TASK_GENERATE)
+        st = copy_generation(t, &m->generate, err);
     if (st)
-        infq_mem_free(t);
+        infq_task_free(t);
     else
         *out = t;
     return st;
@@ -295,6 +354,16 @@ const char *infq_task_metric(const infq_task *t)
 int64_t infq_task_shots(const infq_task *t)
 {
     return t->shots;
+}
+
+const infq_task_generation *infq_task_generation_of(const infq_task *t)
+{
+    return t->kind == INFQ_TASK_GENERATE ? &t->generation : NULL;
+}
+
+const char *infq_doc_target(const infq_doc *d)
+{
+    return d->requests[0].continuation + (d->requests[0].n_continuation - (size_t)d->requests[0].bytes);
 }
 
 int64_t infq_task_count(const infq_task *t)

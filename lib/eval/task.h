@@ -4,6 +4,7 @@
 
 #include <stdint.h>
 
+#include "lib/eval/answer.h"
 #include "lib/eval/manifest.h"
 
 /* Borrowed from the task. */
@@ -30,6 +31,16 @@ typedef struct {
 } infq_task_options;
 infq_task_options infq_task_options_default(void);
 
+/* How a GENERATE task's texts are made and judged; texts live as long as the task. */
+typedef struct {
+    const char *const *stops;
+    int n_stops;
+    int64_t max_tokens;
+    const char *extract;     /* row of lib/eval/answer.h */
+    infq_answer_regex regex; /* of extract "regex", else empty */
+    bool chat;            /* the context is a user's message */
+} infq_task_generation;
+
 typedef struct infq_task infq_task;
 /* A manifest's task from the user's data. NOT_FOUND says where a missing file can be had; MISMATCH: it has another hash; FORMAT with file, line,
  * rule for rows: not what the manifest wants, empty choice, answer out of range, id twice. UNSUPPORTED for kind text. */
@@ -48,6 +59,9 @@ const char *infq_task_digest(const infq_task *t);  /* SHA-256 of kind and of all
 infq_task_kind infq_task_kind_of(const infq_task *t);
 const char *infq_task_metric(const infq_task *t);  /* the one that decides: "acc", "acc_norm", "mc2" ... */
 int64_t infq_task_shots(const infq_task *t);
+const infq_task_generation *infq_task_generation_of(const infq_task *t); /* NULL unless GENERATE */
+/* The target of a TARGET or GENERATE item, its delimiter left out. */
+const char *infq_doc_target(const infq_doc *d);
 int64_t infq_task_count(const infq_task *t);       /* within the limit */
 const infq_doc *infq_task_get(const infq_task *t, int64_t i);
 /* Splits NAME=FILE (unless a file is called so) into label and file. */

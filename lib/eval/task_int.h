@@ -46,6 +46,7 @@ typedef struct {
     const infq_task_file *file;
     infq_buf text, join, common;
     size_t join_at;
+    int64_t row;         /* the next one of the file */
     infq_rows *rows;
     row_prompt prompt;
     infq_fields *fields;
@@ -56,7 +57,7 @@ typedef struct {
 infq_status infq_source_open(row_source *s, const infq_manifest *m, const infq_task_file *f, const char *path, bool hashed,
                              int64_t rotate, infq_err *err);
 void infq_source_close(row_source *s);
-/* Renders the next row into the arena; *end behind the last. *json is the row as JSON, borrowed. */
+/* Renders the next row into the arena; *end behind the last. *json: GENERATE, the row as JSON, in the arena too; else NULL. */
 infq_status infq_source_next(row_source *s, infq_arena *a, row_text *row, const char **json, char where[32], bool *end, infq_err *err);
 /* Whole content, with the hash checked unless sha256 is NULL. MISMATCH says both. */
 infq_status infq_source_read(const char *path, const char *sha256, infq_buf *out, infq_err *err);

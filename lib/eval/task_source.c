@@ -153,21 +153,35 @@ static infq_status join_field(row_source *s, infq_err *err)
 /* Renders the next row into the arena; *end behind the last. *json is the row, borrowed. */
 infq_status infq_source_next(row_source *s, infq_arena *a, row_text *row, const char **json, char where[32], bool *end, infq_err *err)
 {
+    const char *text = NULL;
+    char *copy;
     size_t n;
-    infq_status st = infq_rows_next(s->rows, json, &n, where, err);
+    infq_status st;
 
-    *end = !st && !*json;
-    if (*end)
-        return 0;
-    infq_fields_clear(s->fields);
-    if (!st)
-        st = infq_fields_add(s->fields, s->common.data, s->common.n, err);
-    if (!st)
-        st = infq_fields_add(s->fields, *json, n, err);
-    if (!st)
-        st = join_field(s, err);
+    *json = NULL;
+    do {
+        st = infq_rows_next(s->rows, &text, &n, where, err);
+        *end = !st && (!text || (s->file->to > 0 && s->row >= s->file->to));
+        if (*end)
+            return 0;
+        infq_fields_clear(s->fields);
+        if (!st)
+            st = infq_fields_add(s->fields, s->common.data, s->common.n, err);
+        if (!st)
+            st = infq_fields_add(s->fields, text, n, err);
+        if (!st)
+            st = join_field(s, err);
+    } while (!st && s->row++ < s->file->from);
     if (!st)
         st = infq_row_render(&s->prompt, s->fields, a, row, err);
+    if (!st && s->prompt.kind == INFQ_TASK_GENERATE) {
+        st = infq_arena_alloc(a, n + 1, 1, "row", (void **)&copy, err);
+        if (!st) {
+            memcpy(copy, text, n);
+            copy[n] = '\0';
+            *json = copy;
+        }
+    }
     return st ? infq_err_in(err, "%s: %s", s->path, where) : 0;
 }
 
