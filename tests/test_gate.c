@@ -57,12 +57,13 @@ static infq_gate_task graded_example(const cJSON *t2)
     const cJSON *bin;
     static double d[2000];
     int64_t n = 0;
+    infq_err err;
 
     memset(&t, 0, sizeof(t));
     cJSON_ArrayForEach(bin, infq_json_get(t2, "histogram_of_item_mean_difference"))
         for (int i = 0; i < bin->valueint; i++)
             d[n++] = atof(bin->string);
-    infq_gate_graded(d, n, &o, &t);
+    ck_ok(infq_gate_graded(d, NULL, n, &o, &t, &err), err);
     return t;
 }
 
@@ -132,7 +133,7 @@ START_TEST(suite_worked_example_equals_golden)
     t[0] = graded_example(infq_json_get(example("W1"), "T2"));
     t[1] = binary_example(infq_json_get(example("W3"), "T2"));
     t[2] = binary_example(infq_json_get(example("W4"), "T2"));
-    ck_ok(infq_gate_combine(t, 3, &o, &s, &err), err);
+    ck_ok(infq_gate_combine(t, 3, NULL, NULL, &o, &s, &err), err);
     close_to(e, "D", s.gap);
     close_to(e, "se_items", s.se);
     close_to(e, "T", s.statistic);
@@ -171,7 +172,7 @@ START_TEST(a_task_that_fails_fails_the_suite)
     infq_gate_binary(10, 400, 4000, &o, &t[1]);
     ck_assert_int_eq(t[0].verdict, INFQ_VERDICT_FAIL);
     ck_assert_int_eq(t[1].verdict, INFQ_VERDICT_PASS);
-    ck_ok(infq_gate_combine(t, 2, &o, &s, &err), err);
+    ck_ok(infq_gate_combine(t, 2, NULL, NULL, &o, &s, &err), err);
     ck_assert_int_eq(s.verdict, INFQ_VERDICT_FAIL);
     ck_assert_int_eq(s.worst, 0);
 }
@@ -189,7 +190,7 @@ START_TEST(few_items_without_a_flip_decide_nothing)
     infq_gate_binary(0, 0, 20, &o, &t[1]);
     ck_assert_int_eq(t[0].verdict, INFQ_VERDICT_UNDECIDED);
     ck_assert_int_gt(t[0].more_items, 0);
-    ck_ok(infq_gate_combine(t, 2, &o, &s, &err), err);
+    ck_ok(infq_gate_combine(t, 2, NULL, NULL, &o, &s, &err), err);
     ck_assert_int_eq(s.verdict, INFQ_VERDICT_UNDECIDED);
     /* the promised number is enough */
     infq_gate_binary(0, 0, t[0].n + t[0].more_items, &o, &t[1]);
@@ -218,12 +219,13 @@ START_TEST(scaling_scores_and_margin_together_changes_nothing)
     double d[6] = {0.1, -0.3, 0.2, 0, -0.1, 0.05}, e[6];
     infq_gate_options o = infq_gate_options_default(), o10 = o;
     infq_gate_task a, b;
+    infq_err err;
 
     for (int i = 0; i < 6; i++)
         e[i] = d[i] * 8;
     o10.margin = o.margin * 8;
-    infq_gate_graded(d, 6, &o, &a);
-    infq_gate_graded(e, 6, &o10, &b);
+    ck_ok(infq_gate_graded(d, NULL, 6, &o, &a, &err), err);
+    ck_ok(infq_gate_graded(e, NULL, 6, &o10, &b, &err), err);
     ck_assert_double_eq_tol(a.p_pass, b.p_pass, 1e-12);
     ck_assert_int_eq(a.verdict, b.verdict);
 }
@@ -234,10 +236,11 @@ START_TEST(not_a_number_never_passes)
     double d[3] = {0, NAN, 0};
     infq_gate_options o = infq_gate_options_default();
     infq_gate_task t;
+    infq_err err;
 
-    infq_gate_graded(d, 3, &o, &t);
+    ck_ok(infq_gate_graded(d, NULL, 3, &o, &t, &err), err);
     ck_assert_int_eq(t.verdict, INFQ_VERDICT_UNDECIDED);
-    infq_gate_graded(d, 1, &o, &t);
+    ck_ok(infq_gate_graded(d, NULL, 1, &o, &t, &err), err);
     ck_assert_int_eq(t.verdict, INFQ_VERDICT_UNDECIDED);
 }
 END_TEST
@@ -299,7 +302,10 @@ START_TEST(items_that_do_not_belong_together_are_refused)
     infq_items_get(b, 4)->request[3] = '0';
     infq_items_get(b, 7)->doc = 8;
     ck_assert_int_eq(infq_gate_items(a, b, NULL, &o, &t, &err), INFQ_E_MISMATCH);
-    ck_assert_msg(strstr(err.msg, "item 7") != NULL, "%s", err.msg);
+    ck_assert_msg(strstr(err.msg, "document 8 is there twice") != NULL, "%s", err.msg);
+    infq_items_get(b, 7)->doc = 11;
+    ck_assert_int_eq(infq_gate_items(a, b, NULL, &o, &t, &err), INFQ_E_MISMATCH);
+    ck_assert_msg(strstr(err.msg, "document 7 is on one side only") != NULL, "%s", err.msg);
     infq_items_get(b, 7)->doc = 7;
     ck_ok(infq_gate_items(a, b, NULL, &o, &t, &err), err);
     ck_ok(infq_items_add(b, 2, &extra, &err), err);

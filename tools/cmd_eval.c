@@ -38,6 +38,10 @@ static const opt_row rows[] = {
     { "backend", 0, OPT_STR, "NAME", "auto, cpu, ref, cuda (auto)", AT(backend), 0, 0 },
     { "items", 0, OPT_STR, "PATH", "write every item as scored; goes on with what is there. A file for one model and\n"
       "task, otherwise a folder: PATH/MODEL/TASK.jsonl", AT(items), 0, 0 },
+    { "policy", 0, OPT_STR, "FILE", "every number that the verdict depends on, written before the run (infeval gate --help)", AT(policy), 0, 0 },
+    { "profile", 0, OPT_STR, "NAME", "built-in policy: default, strict, 8-bit, 6-bit, 4-bit, 3-bit (default)", AT(profile), 0, 0 },
+    { "noise", 0, OPT_LIST, "FILE", "record of infeval noise: of the original, and once more of the compressed model", AT(noise), 0, 0 },
+    { "sequential", 0, OPT_FLAG, NULL, "two models in turn over the items in random order; stops when they have decided", AT(sequential), 0, 0 },
     { "margin", 0, OPT_F64, "X", "largest loss of score that may pass (0.01)", AT(margin), 1e-9, 1 },
     { "alpha", 0, OPT_F64, "A", "one-sided error rate of either verdict (0.05)", AT(alpha), 1e-9, 0.5 },
     { "power", 0, OPT_F64, "P", "of the plan for more items (0.8)", AT(power), 0.5, 0.999999 },
@@ -154,18 +158,11 @@ static infq_status first_ids(const eval_run *r, const eval_model *l, eval_task *
     return st;
 }
 
-static infq_status score_one(eval_run *r, int m, const eval_model *l, eval_task *t, const infq_log *log, infq_err *err)
+infq_status eval_items_open(eval_run *r, int m, const eval_model *l, eval_task *t, infq_item_log **out, infq_err *err)
 {
-    infq_score_options so = infq_score_options_default();
     infq_item_key key;
-    infq_item_log *out = NULL;
     char path[4096];
-    infq_err other;
-    infq_status st, closed;
 
-    so.bos = r->bos;
-    so.batch = r->o->batch;
-    so.log = log;
     memset(&key, 0, sizeof(key));
     snprintf(key.model, sizeof(key.model), "%s", r->names[m]);
     memcpy(key.model_digest, l->digest, sizeof(key.model_digest));
@@ -177,11 +174,31 @@ static infq_status score_one(eval_run *r, int m, const eval_model *l, eval_task 
     if (m == 0)
         INFQ_TRY(first_ids(r, l, t, err));
     INFQ_TRY(infq_items_new(&key, &t->items[m], err));
-    if (r->o->items) {
-        INFQ_TRY(items_path(r, m, key.task, path, sizeof(path), err));
-        INFQ_TRY(infq_item_log_open(path, t->items[m], &out, err));
+    if (!r->o->items)
+        return 0;
+    INFQ_TRY(items_path(r, m, key.task, path, sizeof(path), err));
+    INFQ_TRY(infq_item_log_open(path, t->items[m], out, err));
+    // items that were there before this run: the policy should have been, too
+    if (m > 0 && infq_items_count(t->items[m]) > 0 && r->policy_late != 1) {
+        const char *const one = path;
+        return gate_policy_late(r->o->policy, &one, 1, &r->policy_late, err);
     }
-    st = infq_score_task(l->model, l->tok, t->task, &so, t->items[m], out, err);
+    return 0;
+}
+
+static infq_status score_one(eval_run *r, int m, const eval_model *l, eval_task *t, const infq_log *log, infq_err *err)
+{
+    infq_score_options so = infq_score_options_default();
+    infq_item_log *out = NULL;
+    infq_err other;
+    infq_status st, closed;
+
+    so.bos = r->bos;
+    so.batch = r->o->batch;
+    so.log = log;
+    st = eval_items_open(r, m, l, t, &out, err);
+    if (!st)
+        st = infq_score_task(l->model, l->tok, t->task, &so, t->items[m], out, err);
     closed = infq_item_log_close(out, &other);
     if (!st && closed) {
         *err = other;
@@ -229,15 +246,24 @@ static infq_status text_kld(const eval_run *r, int m, const eval_model *base, co
     return st ? infq_err_in(err, "%s", t->path) : 0;
 }
 
-static infq_status measure_model(eval_run *r, int m, const eval_model *base, const eval_model *l, infq_backend *be, const infq_log *log,
-                                 infq_err *err)
+static infq_status take_tokenizer(eval_run *r, int m, const eval_model *l, infq_err *err)
 {
     snprintf(r->tokenizer[m], sizeof(r->tokenizer[m]), "%s", infq_tokenizer_digest(l->tok));
+    memcpy(r->digest[m], l->digest, sizeof(r->digest[m]));
     if (strcmp(r->tokenizer[m], r->tokenizer[0]) != 0)
         return infq_err_set(err, INFQ_E_MISMATCH, "not comparable: tokenizer.json of %s is not that of %s", r->paths[m], r->paths[0]);
+    return 0;
+}
+
+static infq_status measure_tasks(eval_run *r, int m, const eval_model *l, const infq_log *log, infq_err *err)
+{
     for (int i = 0; i < r->n_tasks; i++)
         INFQ_TRY(score_one(r, m, l, &r->tasks[i], log, err));
-    INFQ_TRY(eval_cost_measure(r, m, l, be, log, err));
+    return 0;
+}
+
+static infq_status measure_texts(eval_run *r, int m, const eval_model *base, const eval_model *l, const infq_log *log, infq_err *err)
+{
     for (int i = 0; i < r->n_texts; i++) {
         if (r->texts[i].ppl)
             INFQ_TRY(text_ppl(r, m, l, &r->texts[i], log, err));
@@ -249,42 +275,124 @@ static infq_status measure_model(eval_run *r, int m, const eval_model *base, con
     return 0;
 }
 
+/* The original stays open while a later step needs it: KL divergence, items in turn. */
 static infq_status measure(eval_run *r, infq_backend *be, const infq_log *log, infq_err *err)
 {
+    bool keep = r->o->sequential, digest = r->o->items != NULL || r->o->noise.n > 0;
     eval_model base, other;
-    bool keep = false;
     infq_status st;
 
     for (int i = 0; i < r->n_texts; i++)
         keep = keep || r->texts[i].kld;
     memset(&other, 0, sizeof(other));
-    INFQ_TRY(eval_model_open(r->paths[0], be, log, r->o->items != NULL, &base, err));
-    st = measure_model(r, 0, &base, &base, be, log, err);
+    INFQ_TRY(eval_model_open(r->paths[0], be, log, digest, &base, err));
+    st = take_tokenizer(r, 0, &base, err);
+    if (!st && !r->o->sequential)
+        st = measure_tasks(r, 0, &base, log, err);
+    if (!st)
+        st = eval_cost_measure(r, 0, &base, be, log, err);
+    if (!st)
+        st = measure_texts(r, 0, &base, &base, log, err);
     if (!keep)
         eval_model_close(&base);
     for (int m = 1; m < r->n_models && !st; m++) {
-        st = eval_model_open(r->paths[m], be, log, r->o->items != NULL, &other, err);
+        st = eval_model_open(r->paths[m], be, log, digest, &other, err);
         if (!st)
-            st = measure_model(r, m, &base, &other, be, log, err);
+            st = take_tokenizer(r, m, &other, err);
+        if (!st && r->o->sequential)
+            st = eval_sequential(r, &base, &other, log, err);
+        else if (!st)
+            st = measure_tasks(r, m, &other, log, err);
+        if (!st)
+            st = eval_cost_measure(r, m, &other, be, log, err);
+        if (!st)
+            st = measure_texts(r, m, &base, &other, log, err);
         eval_model_close(&other);
     }
     eval_model_close(&base);
     return st;
 }
 
+static int64_t place_of(const infq_pair *p, int64_t doc)
+{
+    int64_t lo = 0, hi = p->n - 1;
+
+    while (lo < hi) {
+        int64_t mid = lo + (hi - lo) / 2;
+        if (p->doc[mid] < doc)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo;
+}
+
+/* Items were scored in batches, so there are some behind the one that decided: they do not count. */
+static infq_status keep_seen(const eval_run *r, int task, infq_pair *p, infq_err *err)
+{
+    const infq_items *items = r->tasks[task].items[0];
+    int64_t *counts = NULL, *order = NULL;
+    infq_status st;
+
+    INFQ_TRY(infq_mem_new((size_t)r->n_tasks, sizeof(*counts), "items seen", (void **)&counts, err));
+    infq_schedule_counts(r->schedule, infq_stopper_seen(r->stopper), counts);
+    st = infq_mem_new((size_t)(counts[task] + 1), sizeof(*order), "items seen", (void **)&order, err);
+    for (int64_t i = 0; i < counts[task] && !st; i++)
+        order[i] = place_of(p, infq_items_get(items, i)->doc);
+    if (!st)
+        st = infq_pair_cut(p, order, counts[task], err);
+    infq_mem_free(order);
+    infq_mem_free(counts);
+    return st;
+}
+
+/* The first text whose distance was measured: what the guards look at. */
+static const infq_distance *distance_of(const eval_run *r, int m, infq_distance *out)
+{
+    for (int i = 0; i < r->n_texts; i++) {
+        const infq_kld_summary *k = &r->texts[i].distance[m].all;
+        if (!r->texts[i].kld && !r->texts[i].reference)
+            continue;
+        *out = (infq_distance){k->kld_mean, k->kld_se, k->kld_p99, k->same_top, k->same_top_se, k->ln_ratio, k->ln_ratio_se,
+                               r->texts[i].distance[m].n_windows, r->noise[0] ? r->noise[0]->kld_mean : NAN};
+        return out;
+    }
+    return NULL;
+}
+
+static infq_status decide(eval_run *r, int m, infq_pair **pairs, infq_err *err)
+{
+    infq_decision_input in = { .pairs = pairs, .policy = &r->policy, .noise_a = r->noise[0], .noise_b = r->noise[m], .stopper = r->stopper };
+    infq_distance d;
+
+    for (int i = 0; i < r->n_tasks; i++) {
+        const infq_policy_task *listed = infq_policy_find(&r->policy, infq_task_name(r->tasks[i].task));
+        const infq_items *a = r->tasks[i].items[0], *b = r->tasks[i].items[m];
+        INFQ_TRY(infq_pair_new(&a, 1, &b, 1, listed ? infq_policy_metric(&r->policy, listed) : NULL, &pairs[i], err));
+        in.n++;
+        if (r->stopper)
+            INFQ_TRY(keep_seen(r, i, pairs[i], err));
+    }
+    in.distance = distance_of(r, m, &d);
+    return infq_decide(&in, &r->decision[m], err);
+}
+
 static infq_status compare(eval_run *r, infq_err *err)
 {
-    infq_gate_task list[EVAL_MAX_TASKS];
+    infq_pair *pairs[EVAL_MAX_TASKS] = { NULL };
+    infq_status st = 0;
 
-    for (int m = 1; m < r->n_models && r->n_tasks > 0; m++) {
+    if (r->n_tasks == 0 || r->n_models < 2)
+        return 0;
+    INFQ_TRY(gate_noise_load(&r->o->noise, r->digest[0], r->n_models == 2 ? r->digest[1] : "", &r->noise[0], &r->noise[1], err));
+    for (int m = 1; m < r->n_models && !st; m++) {
+        st = decide(r, m, pairs, err);
         for (int i = 0; i < r->n_tasks; i++) {
-            eval_task *t = &r->tasks[i];
-            INFQ_TRY(infq_gate_items(t->items[0], t->items[m], r->o->metric, &r->gate, &t->gate[m], err));
-            list[i] = t->gate[m];
+            infq_pair_free(pairs[i]);
+            pairs[i] = NULL;
         }
-        INFQ_TRY(infq_gate_combine(list, r->n_tasks, &r->gate, &r->suite[m], err));
     }
-    return eval_many_compare(r, err);
+    return st ? st : eval_many_compare(r, err);
 }
 
 /* Models by the last part of their path; equal ones get a number. */
@@ -319,8 +427,24 @@ void eval_run_free(eval_run *r)
             infq_ppl_result_free(&r->texts[i].result[m]);
         infq_reference_close(r->texts[i].reference);
     }
+    for (int m = 0; m < EVAL_MAX_MODELS; m++) {
+        infq_decision_free(&r->decision[m]);
+        infq_noise_free(r->noise[m]);
+    }
+    infq_stopper_free(r->stopper);
+    infq_schedule_free(r->schedule);
     infq_catalog_free(r->catalog);
     infq_mem_free(r);
+}
+
+/* Refused before a model is opened. */
+static infq_status check_options(const eval_run *r, infq_err *err)
+{
+    if (r->o->sequential && (r->n_models != 2 || r->n_tasks == 0))
+        return infq_err_set(err, INFQ_E_USAGE, "--sequential compares two models on tasks: give ORIGINAL, COMPRESSED and --tasks");
+    if (r->o->noise.n > 0 && r->n_models < 2)
+        return infq_err_set(err, INFQ_E_USAGE, "--noise is for comparing models: give the original and another");
+    return 0;
 }
 
 static infq_status evaluate(eval_run *r, infq_buf *doc, infq_err *err)
@@ -329,6 +453,7 @@ static infq_status evaluate(eval_run *r, infq_buf *doc, infq_err *err)
     infq_status st;
 
     INFQ_TRY(read_inputs(r, err));
+    INFQ_TRY(check_options(r, err));
     INFQ_TRY(infq_backend_open(r->o->backend, &be, err));
     eval_settings(be, r->o->bos, r->settings, sizeof(r->settings));
     st = measure(r, be, r->log, err);
@@ -342,8 +467,7 @@ static infq_status evaluate(eval_run *r, infq_buf *doc, infq_err *err)
 
 int cmd_eval(int argc, char **argv)
 {
-    infq_gate_options g = infq_gate_options_default();
-    eval_options o = { .bos = "model", .shots = -1, .fewshot_seed = -1, .backend = "auto", .margin = g.margin, .alpha = g.alpha, .power = g.power };
+    eval_options o = { .bos = "model", .shots = -1, .fewshot_seed = -1, .backend = "auto", .margin = NAN, .alpha = NAN, .power = NAN };
     eval_run *r = NULL;
     infq_buf doc;
     cmd_sink sink;
@@ -361,7 +485,7 @@ int cmd_eval(int argc, char **argv)
         return cmd_fail(EVAL_NAME, &err);
     memset(r, 0, sizeof(*r));
     r->o = &o;
-    r->gate = (infq_gate_options){ .margin = o.margin, .alpha = o.alpha, .power = o.power };
+    r->policy_late = -1;
     r->n_models = n_args;
     memcpy(r->paths, argv, (size_t)n_args * sizeof(*argv));
     name_models(r);
@@ -369,12 +493,16 @@ int cmd_eval(int argc, char **argv)
     infq_buf_init(&doc);
     log = cmd_log(&sink, EVAL_NAME, o.quiet);
     r->log = &log;
-    st = evaluate(r, &doc, &err);
+    st = gate_policy(o.policy, o.profile, o.margin, o.alpha, o.power, o.metric, false, &r->policy, &err);
+    if (!st && o.policy)
+        r->policy_late = 0; // read before anything is scored
+    if (!st)
+        st = evaluate(r, &doc, &err);
     cmd_log_end(&sink);
     if (!st)
         st = cmd_print(&doc, &err);
     if (!st && r->n_models == 2 && r->n_tasks > 0)
-        code = infq_verdict_exit(r->suite[1].verdict);
+        code = infq_verdict_exit(r->decision[1].suite.verdict);
     infq_buf_deinit(&doc);
     eval_run_free(r);
     return st ? cmd_fail(EVAL_NAME, &err) : code;

@@ -3,10 +3,11 @@
 #define INFQ_TOOLS_CMD_EVAL_H
 
 #include "lib/base/json.h"
-#include "lib/eval/gate.h"
+#include "lib/eval/decide.h"
 #include "lib/eval/kld.h"
 #include "lib/eval/ppl.h"
 #include "lib/eval/reference.h"
+#include "lib/report/verdict.h"
 #include "tools/cmd.h"
 
 #define EVAL_NAME "infeval"
@@ -19,8 +20,10 @@ typedef struct {
     const char *convention, *bos, *metric, *items, *backend; /* convention NULL: the task's, gptq for files */
     int64_t window, tokens, limit, batch, threads;
     int64_t shots, fewshot_seed, rotate; /* infq_task_options; -1, -1, 0 unless asked */
-    double margin, alpha, power;
-    bool skip_missing, speed, json, quiet;
+    opt_list noise;
+    const char *policy, *profile;
+    double margin, alpha, power;   /* NAN: the policy's */
+    bool sequential, skip_missing, speed, json, quiet;
 } eval_options;
 
 /* How a text's file becomes documents: whole, WikiText as the convention reads it, so many lines each. */
@@ -43,7 +46,6 @@ typedef struct {
 typedef struct {
     infq_task *task;
     infq_items *items[EVAL_MAX_MODELS];
-    infq_gate_task gate[EVAL_MAX_MODELS];   /* of model i against model 0 */
     int32_t first_ids[8];                   /* what the first item's input begins with */
     int n_first_ids;
 } eval_task;
@@ -65,14 +67,18 @@ typedef struct {
     const eval_options *o;
     const infq_log *log;
     infq_catalog *catalog;
-    infq_gate_options gate;
+    infq_policy policy;
+    int policy_late;                        /* as infq_verdict_view */
+    infq_noise *noise[EVAL_MAX_MODELS];     /* records of the models, NULL where there is none */
     int n_models, n_tasks, n_texts;
     const char *paths[EVAL_MAX_MODELS];
     char names[EVAL_MAX_MODELS][128];
-    char tokenizer[EVAL_MAX_MODELS][65];
+    char tokenizer[EVAL_MAX_MODELS][65], digest[EVAL_MAX_MODELS][65];
     eval_task tasks[EVAL_MAX_TASKS];
     eval_text texts[EVAL_MAX_TEXTS];
-    infq_gate_suite suite[EVAL_MAX_MODELS];
+    infq_decision decision[EVAL_MAX_MODELS]; /* of model i against model 0 */
+    infq_schedule *schedule;                /* of --sequential, with the rule that stopped */
+    infq_stopper *stopper;
     eval_cost cost[EVAL_MAX_MODELS];
     bool front[EVAL_MAX_MODELS];
     eval_neighbours near[EVAL_MAX_MODELS];
@@ -119,12 +125,18 @@ void eval_run_free(eval_run *r);
 /* cmd_eval_report.c */
 infq_status eval_report_text(const eval_run *r, infq_buf *to, infq_err *err);
 infq_status eval_report_json(const eval_run *r, infq_buf *to, infq_err *err);
-/* One comparison: lines of text, members of an open JSON object. */
-void eval_gate_header(infq_buf *to);
-void eval_gate_line(const infq_gate_task *t, infq_buf *to);
-void eval_verdict_text(const infq_gate_suite *s, const infq_gate_task *const *t, const infq_gate_options *o, infq_buf *to);
-void eval_gate_json(const infq_gate_task *t, infq_jw *w);
-void eval_suite_json(const infq_gate_suite *s, const infq_gate_options *o, infq_jw *w);
+/* Model m against the first, as reports want it. */
+infq_verdict_view eval_verdict_view(const eval_run *r, int m);
+
+/* gate_args.c: what `infeval A B` and `infeval gate` share.
+ * Policy of --policy FILE, or of --profile NAME (NULL: default) with the numbers that are not NAN in place of its own. USAGE for both. */
+infq_status gate_policy(const char *file, const char *profile, double margin, double alpha, double power, const char *metric,
+                        bool reproducible, infq_policy *out, infq_err *err);
+/* *late: 1 when the policy file was written after the first of the runs' item files came to be, 0 if not; untouched without a file. */
+infq_status gate_policy_late(const char *policy, const char *const *items, int n_items, int *late, infq_err *err);
+/* Records of --noise: one by the digest of its model, or in the order original, compressed where digests are not known. */
+infq_status gate_noise_load(const opt_list *files, const char *digest_a, const char *digest_b, infq_noise **a, infq_noise **b,
+                            infq_err *err);
 
 /* cmd_eval_many.c: sizes of model m and, with --speed, its speed; speeds of --bench files; after all models are scored the front and the
  * neighbours in size. eval_many_text: one table of all models. */
@@ -142,6 +154,13 @@ int cmd_eval_report_page(int argc, char **argv);
 
 /* cmd_eval_gate.c */
 int cmd_eval_gate(int argc, char **argv);
+/* cmd_eval_plan.c */
+int cmd_eval_plan(int argc, char **argv);
+
+/* cmd_eval_sequential.c: all tasks of model 0 and model 1, in turn, until the policy's rule stops; items are then in r, in the order of the schedule. */
+infq_status eval_sequential(eval_run *r, const eval_model *a, const eval_model *b, const infq_log *log, infq_err *err);
+/* cmd_eval.c: opens the items (and their file) of model m and task t; then scores it with `so`'s order and hook. */
+infq_status eval_items_open(eval_run *r, int m, const eval_model *l, eval_task *t, infq_item_log **out, infq_err *err);
 
 /* cmd_eval_reference.c */
 int cmd_eval_reference(int argc, char **argv);

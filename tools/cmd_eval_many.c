@@ -77,25 +77,29 @@ infq_status eval_cost_measure(eval_run *r, int m, const eval_model *l, infq_back
 
 double eval_mean_score(const eval_run *r, int m)
 {
-    double sum = 0;
-
-    for (int i = 0; i < r->n_tasks; i++)
-        sum += m == 0 ? r->tasks[i].gate[1].score_a : r->tasks[i].gate[m].score_b;
-    return r->n_tasks ? sum / r->n_tasks : NAN;
+    if (r->n_models < 2 || r->n_tasks == 0)
+        return NAN;
+    return m == 0 ? r->decision[1].suite.score_a : r->decision[m].suite.score_b;
 }
 
 static infq_status compare_pair(eval_run *r, int smaller, int larger, infq_err *err)
 {
     eval_neighbours *p = &r->near[r->n_near];
+    int n = 0;
 
     INFQ_TRY(infq_mem_new((size_t)r->n_tasks, sizeof(*p->tasks), "comparisons", (void **)&p->tasks, err));
     r->n_near++;
     p->smaller = smaller;
     p->larger = larger;
     memset(p->tasks, 0, (size_t)r->n_tasks * sizeof(*p->tasks));
-    for (int i = 0; i < r->n_tasks; i++)
-        INFQ_TRY(infq_gate_items(r->tasks[i].items[smaller], r->tasks[i].items[larger], r->o->metric, &r->gate, &p->tasks[i], err));
-    return infq_gate_combine(p->tasks, r->n_tasks, &r->gate, &p->suite, err);
+    for (int i = 0; i < r->n_tasks; i++) {
+        const infq_policy_task *listed = infq_policy_find(&r->policy, infq_task_name(r->tasks[i].task));
+        if (!listed)
+            continue;
+        INFQ_TRY(infq_gate_items(r->tasks[i].items[smaller], r->tasks[i].items[larger], infq_policy_metric(&r->policy, listed),
+                                 &r->policy.gate, &p->tasks[n++], err));
+    }
+    return infq_gate_combine(p->tasks, n, NULL, NULL, &r->policy.gate, &p->suite, err);
 }
 
 infq_status eval_many_compare(eval_run *r, infq_err *err)
@@ -133,7 +137,7 @@ void eval_many_free(eval_run *r)
 static void neighbour_words(const eval_run *r, const eval_neighbours *p, infq_buf *to)
 {
     infq_report_comparison c = {.first = r->names[p->smaller], .second = r->names[p->larger], .gap = p->suite.gap, .lo = p->suite.ci.lo,
-                                .hi = p->suite.ci.hi, .confidence = 1 - 2 * r->gate.alpha, .margin = NAN, .noise = NAN, .beside = true};
+                                .hi = p->suite.ci.hi, .confidence = 1 - 2 * r->policy.gate.alpha, .margin = NAN, .noise = NAN, .beside = true};
 
     infq_comparison_sentence(&c, to);
     infq_buf_str(to, c.lo > 0 ? ": the larger one is better" : c.hi < 0 ? ": the smaller one is better" : ": not told apart, the smaller one will do");
@@ -145,7 +149,7 @@ static int smallest_pass(const eval_run *r)
     int best = -1;
 
     for (int m = 1; m < r->n_models; m++)
-        if (r->suite[m].verdict == INFQ_VERDICT_PASS && (best < 0 || r->cost[m].bytes < r->cost[best].bytes))
+        if (r->decision[m].suite.verdict == INFQ_VERDICT_PASS && (best < 0 || r->cost[m].bytes < r->cost[best].bytes))
             best = m;
     return best;
 }
@@ -156,9 +160,9 @@ static void answer_words(const eval_run *r, infq_buf *to)
     char a[32], b[24];
 
     if (best < 0)
-        infq_buf_fmt(to, "None of the others is shown to lose less than %s points against %s", infq_points(r->gate.margin, false, b), r->names[0]);
+        infq_buf_fmt(to, "None of the others is shown to lose less than %s points against %s", infq_points(r->policy.gate.margin, false, b), r->names[0]);
     else
-        infq_buf_fmt(to, "The smallest model that loses less than %s points against %s is %s (%s)", infq_points(r->gate.margin, false, b),
+        infq_buf_fmt(to, "The smallest model that loses less than %s points against %s is %s (%s)", infq_points(r->policy.gate.margin, false, b),
                      r->names[0], r->names[best], infq_format_bytes(r->cost[best].bytes, a, sizeof(a)));
 }
 
@@ -168,13 +172,13 @@ static void many_row(const eval_run *r, int m, bool speed, infq_buf *to)
     char size[32], gap[48] = "", a[24], b[24], d[24];
 
     if (m > 0)
-        snprintf(gap, sizeof(gap), "%s [%s, %s]", infq_points(r->suite[m].gap, true, a), infq_points(r->suite[m].ci.lo, true, b),
-                 infq_points(r->suite[m].ci.hi, true, d));
+        snprintf(gap, sizeof(gap), "%s [%s, %s]", infq_points(r->decision[m].suite.gap, true, a), infq_points(r->decision[m].suite.ci.lo, true, b),
+                 infq_points(r->decision[m].suite.ci.hi, true, d));
     infq_buf_fmt(to, "%-28.28s %9s %6.2f %6s  %-22s", r->names[m], infq_format_bytes(c->bytes, size, sizeof(size)), c->bits,
                  infq_points(eval_mean_score(r, m), false, a), gap);
     if (speed)
         infq_buf_fmt(to, " %9s %9s", infq_figure(c->decode, a), infq_figure(c->ttft_p90, b));
-    infq_buf_fmt(to, "  %-5s %s\n", r->front[m] ? "yes" : "", m > 0 ? infq_verdict_name(r->suite[m].verdict) : "");
+    infq_buf_fmt(to, "  %-5s %s\n", r->front[m] ? "yes" : "", m > 0 ? infq_verdict_name(r->decision[m].suite.verdict) : "");
 }
 
 void eval_many_text(const eval_run *r, infq_buf *to)
@@ -233,15 +237,7 @@ infq_status eval_many_json(const eval_run *r, infq_jw *w, infq_err *err)
         infq_jw_key_str(w, "second", r->names[p->larger]);
         neighbour_words(r, p, &words);
         words_json(w, "summary", &words);
-        infq_jw_key(w, "tasks");
-        infq_jw_arr(w);
-        for (int i = 0; i < r->n_tasks; i++) {
-            infq_jw_obj(w);
-            eval_gate_json(&p->tasks[i], w);
-            infq_jw_end_obj(w);
-        }
-        infq_jw_end_arr(w);
-        eval_suite_json(&p->suite, &r->gate, w);
+        infq_verdict_numbers_json(&(infq_verdict_view){ .tasks = p->tasks, .suite = &p->suite, .policy = &r->policy }, w);
         infq_jw_end_obj(w);
     }
     infq_jw_end_arr(w);

@@ -10,47 +10,14 @@
 
 #define MAX_FLIPS 200 /* kept of a comparison in its JSON */
 
-void eval_gate_header(infq_buf *to)
+infq_verdict_view eval_verdict_view(const eval_run *r, int m)
 {
-    infq_buf_fmt(to, "%-36s %7s %-9s %8s %8s %8s  %-20s %5s %5s  %s\n", "task", "items", "metric", "first", "second", "gap",
-                 "interval of the gap", "lost", "won", "verdict");
-}
+    const infq_decision *d = &r->decision[m];
 
-void eval_gate_line(const infq_gate_task *t, infq_buf *to)
-{
-    char ci[48];
-
-    snprintf(ci, sizeof(ci), "[%+.4f, %+.4f]", t->ci.lo, t->ci.hi);
-    infq_buf_fmt(to, "%-36.36s %7lld %-9s %8.4f %8.4f %+8.4f  %-20s %5lld %5lld  %s\n", t->task, (long long)t->n, t->metric,
-                 t->score_a, t->score_b, t->gap, ci, (long long)t->b, (long long)t->c, infq_verdict_name(t->verdict));
-}
-
-void eval_verdict_text(const infq_gate_suite *s, const infq_gate_task *const *t, const infq_gate_options *o, infq_buf *to)
-{
-    int64_t lost = 0, won = 0;
-
-    for (int i = 0; i < s->n_tasks; i++) {
-        lost += t[i]->b;
-        won += t[i]->c;
-    }
-    infq_buf_fmt(to, "verdict: %s\n", infq_verdict_name(s->verdict));
-    infq_buf_fmt(to, "  gap %+.4f [%+.4f, %+.4f] at %.0f %% confidence, margin %g; %lld of %lld items changed, %lld lost, %lld won\n",
-                 s->gap, s->ci.lo, s->ci.hi, 100 * (1 - 2 * o->alpha), o->margin, (long long)(lost + won), (long long)s->n,
-                 (long long)lost, (long long)won);
-    if (s->verdict == INFQ_VERDICT_PASS)
-        infq_buf_fmt(to, "  a loss of %g or more is refuted (p = %.3g < %g)\n", o->margin, s->p_pass, o->alpha);
-    else if (s->verdict == INFQ_VERDICT_FAIL && s->p_fail < o->alpha)
-        infq_buf_fmt(to, "  a loss of %g or less is refuted (p = %.3g < %g)\n", o->margin, s->p_fail, o->alpha);
-    else if (s->verdict == INFQ_VERDICT_FAIL)
-        infq_buf_fmt(to, "  %s lost more than %g (p = %.3g after correction for %d tasks)\n", t[s->worst]->task, o->margin,
-                     s->worst_p, s->n_tasks);
-    else if (s->more_items < 0)
-        infq_buf_str(to, "  the gap lies at the margin: more items would not decide\n");
-    else
-        infq_buf_fmt(to, "  about %lld more items would decide at the present gap; expected: %s\n", (long long)s->more_items,
-                     s->expect_pass ? "pass" : "fail");
-    if (s->n_tasks == 1 && t[0]->binary)
-        infq_buf_fmt(to, "  exact McNemar test for any shift: p = %.4g\n", t[0]->mcnemar.p_two_sided);
+    return (infq_verdict_view){ .original = r->names[0], .compressed = r->names[m], .tasks = d->tasks, .suite = &d->suite,
+                                .policy = &r->policy, .policy_path = r->o->policy, .policy_late = r->policy_late,
+                                .noise_source = r->noise[0] ? r->noise[0]->source : NULL, .stop = d->stopped ? &d->stop : NULL,
+                                .left_out = d->left_out, .n_left_out = d->n_left_out };
 }
 
 static int scores_of(const eval_task *t, int model, infq_score *sc, infq_err *err, infq_status *st)
@@ -90,17 +57,13 @@ static infq_status scores_text(const eval_run *r, infq_buf *to, infq_err *err)
 static void compare_text(const eval_run *r, infq_buf *to)
 {
     for (int m = 1; m < r->n_models; m++) {
-        const infq_gate_task *t[EVAL_MAX_TASKS];
+        infq_verdict_view v = eval_verdict_view(r, m);
         infq_buf_fmt(to, "%s (first) against %s (second)\n", r->names[0], r->names[m]);
-        eval_gate_header(to);
-        for (int i = 0; i < r->n_tasks; i++) {
-            t[i] = &r->tasks[i].gate[m];
-            eval_gate_line(t[i], to);
-        }
         if (r->n_models == 2)
-            eval_verdict_text(&r->suite[m], t, &r->gate, to);
+            infq_verdict_text(&v, to);
         else if (r->n_tasks > 1)
-            infq_buf_fmt(to, "mean gap %+.4f [%+.4f, %+.4f]\n", r->suite[m].gap, r->suite[m].ci.lo, r->suite[m].ci.hi);
+            infq_buf_fmt(to, "mean gap %+.4f [%+.4f, %+.4f]\n", v.suite->gap, v.suite->ci.lo, v.suite->ci.hi);
+        infq_verdict_table(&v, to);
         infq_buf_char(to, '\n');
     }
 }
@@ -179,72 +142,13 @@ static void text(infq_jw *w, const char *key, const char *v)
     infq_jw_str(w, v);
 }
 
-static void interval(infq_jw *w, infq_interval ci)
-{
-    infq_jw_key(w, "interval");
-    infq_jw_arr(w);
-    infq_jw_f64(w, ci.lo);
-    infq_jw_f64(w, ci.hi);
-    infq_jw_end_arr(w);
-}
-
-void eval_gate_json(const infq_gate_task *t, infq_jw *w)
-{
-    text(w, "task", t->task);
-    text(w, "metric", t->metric);
-    count(w, "items", t->n);
-    number(w, "score_first", t->score_a);
-    number(w, "score_second", t->score_b);
-    number(w, "gap", t->gap);
-    interval(w, t->ci);
-    count(w, "lost", t->b);
-    count(w, "won", t->c);
-    number(w, "flip_rate", t->psi);
-    text(w, "test", t->binary ? "tango" : "paired_t");
-    number(w, "statistic", t->statistic);
-    number(w, "p_pass", t->p_pass);
-    number(w, "p_fail", t->p_fail);
-    if (t->binary) {
-        number(w, "mcnemar_p_two_sided", t->mcnemar.p_two_sided);
-        number(w, "mcnemar_p_degradation", t->mcnemar.p_degradation);
-    }
-    text(w, "verdict", infq_verdict_name(t->verdict));
-    if (t->verdict == INFQ_VERDICT_UNDECIDED) {
-        count(w, "more_items", t->more_items);
-        count(w, "more_items_without_gap", t->more_items_no_gap);
-        text(w, "expected", t->expect_pass ? "pass" : "fail");
-    }
-}
-
-void eval_suite_json(const infq_gate_suite *s, const infq_gate_options *o, infq_jw *w)
-{
-    infq_jw_key(w, "suite");
-    infq_jw_obj(w);
-    count(w, "tasks", s->n_tasks);
-    count(w, "items", s->n);
-    number(w, "gap", s->gap);
-    number(w, "se", s->se);
-    interval(w, s->ci);
-    number(w, "statistic", s->statistic);
-    number(w, "p_pass", s->p_pass);
-    number(w, "p_fail", s->p_fail);
-    number(w, "margin", o->margin);
-    number(w, "alpha", o->alpha);
-    number(w, "worst_task_p_fail_adjusted", s->worst_p);
-    if (s->verdict == INFQ_VERDICT_UNDECIDED) {
-        count(w, "more_items", s->more_items);
-        text(w, "expected", s->expect_pass ? "pass" : "fail");
-    }
-    infq_jw_end_obj(w);
-}
-
 static infq_status task_json(const eval_run *r, const eval_task *t, infq_jw *w, infq_err *err)
 {
     infq_jw_obj(w);
     text(w, "task", infq_task_name(t->task));
     text(w, "task_digest", infq_task_digest(t->task));
     count(w, "items", infq_task_count(t->task));
-    text(w, "decides", r->o->metric ? r->o->metric : infq_task_metric(t->task));
+    text(w, "decides", r->policy.metric[0] ? r->policy.metric : infq_task_metric(t->task));
     infq_jw_key(w, "first_ids");
     infq_jw_arr(w);
     for (int i = 0; i < t->n_first_ids; i++)
@@ -346,7 +250,11 @@ static infq_status flips_json(const eval_run *r, int m, infq_jw *w, infq_err *er
 
     for (int i = 0; i < r->n_tasks && !st; i++) {
         const eval_task *t = &r->tasks[i];
-        st = infq_flips_find(arena, t->items[0], t->items[m], t->task, t->gate[m].task, t->gate[m].metric, &list, &n, err);
+        for (int k = 0; k < r->decision[m].n && !st; k++) {
+            const infq_gate_task *g = &r->decision[m].tasks[k];
+            if (strcmp(g->task, infq_task_name(t->task)) == 0)
+                st = infq_flips_find(arena, t->items[0], t->items[m], t->task, g->task, g->metric, &list, &n, err);
+        }
     }
     infq_flips_sort(list, n);
     if (!st)
@@ -360,19 +268,11 @@ static infq_status compare_json(const eval_run *r, infq_jw *w, infq_err *err)
     infq_jw_key(w, "comparisons");
     infq_jw_arr(w);
     for (int m = 1; m < r->n_models; m++) {
+        infq_verdict_view v = eval_verdict_view(r, m);
         infq_jw_obj(w);
         text(w, "first", r->names[0]);
         text(w, "second", r->names[m]);
-        infq_jw_key(w, "tasks");
-        infq_jw_arr(w);
-        for (int i = 0; i < r->n_tasks; i++) {
-            infq_jw_obj(w);
-            eval_gate_json(&r->tasks[i].gate[m], w);
-            infq_jw_end_obj(w);
-        }
-        infq_jw_end_arr(w);
-        eval_suite_json(&r->suite[m], &r->gate, w);
-        text(w, "verdict", infq_verdict_name(r->suite[m].verdict));
+        infq_verdict_json(&v, w);
         INFQ_TRY(flips_json(r, m, w, err));
         infq_jw_end_obj(w);
     }
@@ -416,7 +316,7 @@ infq_status eval_report_json(const eval_run *r, infq_buf *to, infq_err *err)
     if (r->n_tasks > 0 && r->n_models > 1)
         INFQ_TRY(compare_json(r, &w, err));
     if (r->n_tasks > 0 && r->n_models == 2)
-        text(&w, "verdict", infq_verdict_name(r->suite[1].verdict));
+        text(&w, "verdict", infq_verdict_name(r->decision[1].suite.verdict));
     infq_jw_end_obj(&w);
     infq_buf_char(to, '\n');
     return infq_buf_status(to, err);

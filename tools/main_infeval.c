@@ -11,6 +11,7 @@ static const cmd_row rows[] = {
     { "gate", "the verdict on stored items", cmd_eval_gate },
     { "diagnose", "where a compressed model loses", cmd_eval_diagnose },
     { "noise", "run-to-run noise of a model's own scores", cmd_eval_noise },
+    { "plan", "items and runs that a verdict needs", cmd_eval_plan },
     { "report", "results as a page, Markdown, JUnit XML, JSON", cmd_eval_report_page },
     { "reference", "an original's distributions, stored small", cmd_eval_reference },
     { "tasks", "what can be evaluated, and whether its data is there", cmd_eval_list },

@@ -101,30 +101,39 @@ static double square(double x)
     return x * x;
 }
 
-/* t se without 0 * INFINITY. */
-static double reach(const infq_band_input *in, double alpha)
+double infq_band_upper(const infq_band_input *in, const infq_band_options *o, double t, double chi)
 {
-    return in->se == 0 ? 0 : infq_t_quantile(1 - alpha, in->df) * in->se;
-}
-
-static double criterion_upper(const infq_band_input *in, const infq_band_options *o, double alpha)
-{
-    double theta = 2 * o->kappa * o->kappa, s2 = theta * in->s * in->s, h = reach(in, alpha);
+    double s2 = 2 * o->kappa * o->kappa * in->s * in->s, h = in->se == 0 ? 0 : t * in->se;
     double d = o->allow_gain && in->gap > 0 ? 0 : in->gap;
     double em = d * d - in->se * in->se, es = -s2;
     double cm = o->allow_gain ? square(fmax(0, h - in->gap)) : square(fabs(in->gap) + h);
-    double cs = s2 > 0 ? -s2 * in->nu / infq_chi2_quantile(1 - alpha, in->nu) : -s2;
+    double cs = s2 > 0 ? -s2 * in->nu / chi : -s2;
 
     return em + es + sqrt(square(cm - em) + square(cs - es));
 }
 
-static double criterion_lower(const infq_band_input *in, const infq_band_options *o, double alpha)
+double infq_band_lower(const infq_band_input *in, const infq_band_options *o, double t, double chi)
 {
-    double theta = 2 * o->kappa * o->kappa, s2 = theta * in->s * in->s, h = reach(in, alpha);
+    double s2 = 2 * o->kappa * o->kappa * in->s * in->s, h = in->se == 0 ? 0 : t * in->se;
     double em = in->gap * in->gap - in->se * in->se, es = -s2, lm = square(fmax(0, fabs(in->gap) - h));
-    double ls = s2 > 0 ? -s2 * in->nu / infq_chi2_quantile(alpha, in->nu) : -s2;
+    double ls = s2 > 0 ? -s2 * in->nu / chi : -s2;
 
     return em + es - sqrt(square(em - lm) + square(es - ls));
+}
+
+static double t_of(const infq_band_input *in, double alpha)
+{
+    return in->se == 0 ? 0 : infq_t_quantile(1 - alpha, in->df);
+}
+
+static double criterion_upper(const infq_band_input *in, const infq_band_options *o, double alpha)
+{
+    return infq_band_upper(in, o, t_of(in, alpha), in->s > 0 ? infq_chi2_quantile(1 - alpha, in->nu) : 1);
+}
+
+static double criterion_lower(const infq_band_input *in, const infq_band_options *o, double alpha)
+{
+    return infq_band_lower(in, o, t_of(in, alpha), in->s > 0 ? infq_chi2_quantile(alpha, in->nu) : 1);
 }
 
 /* p of equivalence within the margin; without the upper side when gains are allowed. */
@@ -166,7 +175,7 @@ static infq_verdict decide(const infq_band *b, const infq_band_options *o, doubl
 
 void infq_band_decide(const infq_band_input *in, const infq_band_options *o, double alpha_lower, infq_band *out)
 {
-    double h = reach(in, o->alpha), upper;
+    double h = in->se == 0 ? 0 : infq_t_quantile(1 - o->alpha, in->df) * in->se, upper;
 
     memset(out, 0, sizeof(*out));
     out->in = *in;

@@ -64,6 +64,11 @@ typedef struct {
 /* alpha_lower: level of `lower` (Bonferroni in a search over tasks), usually alpha. */
 void infq_band_decide(const infq_band_input *in, const infq_band_options *o, double alpha_lower, infq_band *out);
 
+/* The criterion's limits with quantiles given: t = t(1 - alpha, df), chi = chi-square(1 - alpha, nu) for the upper one, chi-square(alpha, nu) for the
+ * lower one. What infq_band_decide computes, for simulations that need millions. */
+double infq_band_upper(const infq_band_input *in, const infq_band_options *o, double t, double chi);
+double infq_band_lower(const infq_band_input *in, const infq_band_options *o, double t, double chi);
+
 /* Smallest number of runs up to 400, more than there are, at which the present estimates decide, with the verdict; 0 if none does. n tasks with weights
  * w as in infq_band_sum. */
 #define INFQ_BAND_MAX_RUNS 400

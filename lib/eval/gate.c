@@ -4,9 +4,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "lib/base/mem.h"
+#include "lib/eval/resample.h"
 
 #define MAX_ITEMS 1000000000 /* a plan beyond this is no plan */
+#define SIGN_SEED 1          /* of the permutation test on graded scores */
+#define SIGN_DRAWS 20000
 
 static const char *const verdict_names[] = {"pass", "fail", "undecided"};
 
@@ -22,7 +24,15 @@ int infq_verdict_exit(infq_verdict v)
 
 infq_gate_options infq_gate_options_default(void)
 {
-    return (infq_gate_options){.margin = 0.01, .alpha = 0.05, .power = 0.8};
+    return (infq_gate_options){.margin = 0.01, .alpha = 0.05, .power = 0.8, .band = infq_band_options_default(),
+                               .guards = infq_guard_limits_default()};
+}
+
+static const char *const reason_names[] = {"t1", "t2", "task", "guard", "shift", "missing", "all"};
+
+const char *infq_gate_reason_name(infq_gate_reason r)
+{
+    return reason_names[r];
 }
 
 /* Not-a-number gives no verdict but undecided, never a pass. */
@@ -60,14 +70,14 @@ static double items_without_flips(const infq_gate_options *o)
     return (double)hi;
 }
 
-/* var: of one item's difference around the gap; psi: its second moment around 0. */
+/* psi: second moment of one item's difference around 0, clusters counted in. */
 static void plan_more(infq_gate_task *t, double psi, const infq_gate_options *o)
 {
     double beta = 1 - o->power, floor_n = t->binary ? items_without_flips(o) : 0, n;
 
     t->more_items = t->more_items_no_gap = 0;
     t->expect_pass = t->gap > -o->margin;
-    if (t->verdict != INFQ_VERDICT_UNDECIDED)
+    if (t->t2 != INFQ_VERDICT_UNDECIDED)
         return;
     if (t->gap == -o->margin) {
         t->more_items = -1;
@@ -79,34 +89,67 @@ static void plan_more(infq_gate_task *t, double psi, const infq_gate_options *o)
     t->more_items_no_gap = further(n < floor_n ? floor_n : n, t->n);
 }
 
+/* What every task begins with: T2 alone decides, nothing else was asked. */
+static void begin(infq_gate_task *t, int64_t n)
+{
+    t->n = t->n_clusters = n;
+    t->runs_a = t->runs_b = 1;
+    t->band_asked = false;
+    memset(&t->band, 0, sizeof(t->band));
+    memset(&t->guards, 0, sizeof(t->guards));
+    t->runs_needed = 0;
+    t->runs_expected = INFQ_VERDICT_UNDECIDED;
+}
+
 void infq_gate_binary(int64_t b, int64_t c, int64_t n, const infq_gate_options *o, infq_gate_task *out)
 {
     infq_prob p;
 
+    begin(out, n);
     out->binary = true;
-    out->n = n;
     out->b = b;
     out->c = c;
     out->gap = (double)(c - b) / (double)n;
     out->psi = (double)(b + c) / (double)n;
     out->sd = n > 1 ? sqrt((out->psi - out->gap * out->gap) * (double)n / (double)(n - 1)) : NAN;
+    out->se = out->sd / sqrt((double)n);
     out->ci = infq_tango_interval(b, c, n, 1 - 2 * o->alpha);
     out->statistic = infq_tango_score(b, c, n, -o->margin);
     p = infq_norm_cdf(out->statistic);
     out->p_pass = p.q;
     out->p_fail = p.p;
     out->mcnemar = infq_mcnemar_exact(b, c);
-    out->verdict = decide(out->p_pass, out->p_fail, o->alpha);
+    out->p_shift = out->mcnemar.p_two_sided;
+    out->p_degradation = out->mcnemar.p_degradation;
+    out->t2 = out->verdict = decide(out->p_pass, out->p_fail, o->alpha);
     plan_more(out, out->psi, o);
 }
 
-void infq_gate_graded(const double *d, int64_t n, const infq_gate_options *o, infq_gate_task *out)
+infq_status infq_gate_graded(const double *d, const int64_t *cluster, int64_t n, const infq_gate_options *o, infq_gate_task *out,
+                             infq_err *err)
+{
+    infq_permutation shift;
+
+    INFQ_TRY(infq_gate_graded_quick(d, cluster, n, o, out, err));
+    INFQ_TRY(infq_sign_flip(d, n, SIGN_SEED, SIGN_DRAWS, &shift, err));
+    out->p_shift = shift.p_two_sided;
+    out->p_degradation = shift.p_degradation;
+    return 0;
+}
+
+infq_status infq_gate_graded_quick(const double *d, const int64_t *cluster, int64_t n, const infq_gate_options *o, infq_gate_task *out,
+                                   infq_err *err)
 {
     infq_moments m = infq_moments_of(d, n);
-    double df = (double)(n - 1), t = n > 1 ? infq_t_quantile(1 - o->alpha, df) : NAN;
+    int64_t df = n - 1;
+    double t;
 
+    begin(out, n);
     out->binary = false;
-    out->n = n;
+    out->se = m.se;
+    if (cluster)
+        INFQ_TRY(infq_cluster_se(d, cluster, n, &out->se, &df, err));
+    out->n_clusters = df + 1;
     out->b = out->c = 0;
     for (int64_t i = 0; i < n; i++) {
         out->b += d[i] < 0;
@@ -115,169 +158,179 @@ void infq_gate_graded(const double *d, int64_t n, const infq_gate_options *o, in
     out->gap = m.mean;
     out->psi = (double)(out->b + out->c) / (double)n;
     out->sd = m.sd;
-    out->ci = (infq_interval){m.mean - t * m.se, m.mean + t * m.se};
+    t = df > 0 ? infq_t_quantile(1 - o->alpha, (double)df) : NAN;
+    out->ci = (infq_interval){m.mean - t * out->se, m.mean + t * out->se};
     out->mcnemar = (infq_mcnemar){NAN, NAN, NAN};
+    out->p_shift = out->p_degradation = NAN;
     out->statistic = out->p_pass = out->p_fail = NAN;
-    if (n > 1) {
-        out->p_pass = infq_tost_test(m.mean, m.se, df, o->margin).p_lower;
-        out->statistic = (m.mean + o->margin) / m.se;
-        out->p_fail = m.se > 0 ? infq_t_cdf(out->statistic, df).p : 1 - out->p_pass;
+    if (df > 0) {
+        out->p_pass = infq_tost_test(m.mean, out->se, (double)df, o->margin).p_lower;
+        out->statistic = (m.mean + o->margin) / out->se;
+        out->p_fail = out->se > 0 ? infq_t_cdf(out->statistic, (double)df).p : 1 - out->p_pass;
     }
-    out->verdict = decide(out->p_pass, out->p_fail, o->alpha);
-    plan_more(out, m.sd * m.sd + m.mean * m.mean, o);
+    out->t2 = out->verdict = decide(out->p_pass, out->p_fail, o->alpha);
+    plan_more(out, out->se * out->se * (double)n + m.mean * m.mean, o);
+    return 0;
 }
 
-/* Variance of a task's mean difference. A task without one change has none by the formula; its score variance at the margin stands in, so
- * that few items without change do not count as certainty. */
-static double task_var(const infq_gate_task *t, const infq_gate_options *o)
+static infq_status refuse_record(const char *field, const char *a, const char *b, infq_err *err)
 {
-    double var = t->sd * t->sd / (double)t->n;
-
-    if (t->binary && t->b + t->c == 0)
-        return infq_tango_var(0, 0, t->n, -o->margin);
-    return var;
+    return infq_err_set(err, INFQ_E_MISMATCH, "the noise record does not fit: %s differs: %.80s, items have %.80s", field, a, b);
 }
 
-static void plan_suite(infq_gate_suite *s, const infq_gate_options *o)
+/* The record's figures of the task, NULL if it has none. side: digest of the model the record must be of. */
+static infq_status record_of(const infq_noise *r, const infq_pair *p, const char *digest, const infq_noise_task **out, infq_err *err)
 {
-    double z = infq_norm_quantile(1 - o->alpha) + infq_norm_quantile(o->power);
+    const infq_noise_task *t;
 
-    s->expect_pass = s->gap > -o->margin;
-    s->more_items = 0;
-    if (s->verdict != INFQ_VERDICT_UNDECIDED)
-        return;
-    if (s->gap == -o->margin || !isfinite(s->se)) {
-        s->more_items = -1;
-        return;
-    }
-    // the variance falls as 1 / n when every task grows alike
-    s->more_items = further((double)s->n * s->se * s->se * z * z / ((s->gap + o->margin) * (s->gap + o->margin)), s->n);
+    *out = NULL;
+    if (!r)
+        return 0;
+    if (r->model_digest[0] && digest[0] && strcmp(r->model_digest, digest) != 0)
+        return refuse_record("model_digest", r->model_digest, digest, err);
+    if (r->tokenizer[0] && p->tokenizer[0] && strcmp(r->tokenizer, p->tokenizer) != 0)
+        return refuse_record("tokenizer", r->tokenizer, p->tokenizer, err);
+    if (r->settings[0] && p->settings[0] && strcmp(r->settings, p->settings) != 0)
+        return refuse_record("settings", r->settings, p->settings, err);
+    t = infq_noise_find(r, p->task);
+    if (!t)
+        return 0;
+    if (t->task_digest[0] && p->task_digest[0] && strcmp(t->task_digest, p->task_digest) != 0)
+        return refuse_record("task_digest", t->task_digest, p->task_digest, err);
+    if (strcmp(t->metric, p->metric) != 0)
+        return refuse_record("metric", t->metric, p->metric, err);
+    *out = t;
+    return 0;
 }
 
-infq_status infq_gate_combine(const infq_gate_task *t, int n, const infq_gate_options *o, infq_gate_suite *out, infq_err *err)
+static double whole_task_scale(const infq_noise_task *t)
 {
-    infq_gate_suite s = {.n_tasks = n, .worst = -1, .worst_p = NAN};
-    double var = 0, z = infq_norm_quantile(1 - o->alpha), *p = NULL, *adj;
-    infq_status st;
-    infq_tost r;
+    return t ? sqrt((double)t->n_items / (double)t->n_full) : 1;
+}
 
-    if (n < 1)
-        return infq_err_set(err, INFQ_E_USAGE, "no task to decide on");
-    INFQ_TRY(infq_mem_new(2 * (size_t)n, sizeof(*p), "p-values", (void **)&p, err));
-    adj = p + n;
-    for (int i = 0; i < n; i++) {
-        s.n += t[i].n;
-        s.gap += t[i].gap / n;
-        var += task_var(&t[i], o) / ((double)n * n);
-        p[i] = isnan(t[i].p_fail) ? 1 : t[i].p_fail;
+static infq_status band_input(const infq_pair *p, const infq_noise *noise_a, const infq_noise *noise_b, bool paired_runs,
+                              const infq_gate_options *o, infq_band_input *in, double *psi0, infq_err *err)
+{
+    const infq_noise_task *a, *b;
+    double gap = infq_sum(p->d, p->n) / (double)p->n, s = NAN, nu = NAN, sign = infq_metric_sign(p->metric);
+    bool exact = o->reproducible || strncmp(p->settings, "infq=", 5) == 0 || (noise_a && noise_a->reproducible);
+
+    INFQ_TRY(record_of(noise_a, p, p->digest_a, &a, err));
+    INFQ_TRY(record_of(noise_b, p, p->digest_b, &b, err));
+    *psi0 = a ? a->flip_rate : p->flip_rate_a;
+    if (a) {
+        s = a->sd_full;
+        nu = noise_a->n_runs - 1;
+    } else if (p->runs_a > 1) {
+        s = infq_moments_of(p->scores_a, p->runs_a).sd;
+        nu = p->runs_a - 1;
     }
-    s.se = sqrt(var);
-    r = infq_tost_test(s.gap, s.se, INFINITY, o->margin);
-    s.statistic = (s.gap + o->margin) / s.se;
-    s.p_pass = r.p_lower;
-    s.p_fail = s.se > 0 ? infq_norm_cdf(s.statistic).p : 1 - r.p_lower;
-    s.ci = (infq_interval){s.gap - z * s.se, s.gap + z * s.se};
-    st = infq_holm(p, n, adj, err);
-    for (int i = 0; i < n && !st; i++) {
-        if (s.worst < 0 || adj[i] < s.worst_p) {
-            s.worst = i;
-            s.worst_p = adj[i];
-        }
-    }
-    infq_mem_free(p);
-    if (st)
-        return st;
-    if (n == 1) { // a suite of one is that task
-        s.statistic = t[0].statistic;
-        s.p_pass = t[0].p_pass;
-        s.p_fail = t[0].p_fail;
-        s.ci = t[0].ci;
-        s.verdict = t[0].verdict;
-        s.more_items = t[0].more_items;
-        s.expect_pass = t[0].expect_pass;
+    if (p->runs_a > 1 && p->runs_b > 1) {
+        if (paired_runs && p->runs_a != p->runs_b)
+            return infq_err_set(err, INFQ_E_USAGE, "%s: %d and %d runs cannot be paired", p->task, p->runs_a, p->runs_b);
+        *in = paired_runs ? infq_band_paired(p->scores_a, p->scores_b, p->runs_a, whole_task_scale(a))
+                          : infq_band_unpaired(p->scores_a, p->runs_a, p->scores_b, p->runs_b, whole_task_scale(a));
+    } else if (a && b && a->n_items == b->n_items) {
+        *in = infq_noise_paired(noise_a, noise_b)
+                  ? infq_band_paired(a->scores, b->scores, noise_a->n_runs, whole_task_scale(a))
+                  : infq_band_unpaired(a->scores, noise_a->n_runs, b->scores, noise_b->n_runs, whole_task_scale(a));
+        in->gap *= sign;
     } else {
-        s.verdict = decide(s.p_pass, s.p_fail, o->alpha);
-        if (s.worst_p < o->alpha)
-            s.verdict = INFQ_VERDICT_FAIL;
-        plan_suite(&s, o);
+        *in = infq_band_exact(gap, s, nu);
+        if (!exact) // one run of an engine that may give another score next time
+            in->se = in->df = NAN;
     }
-    *out = s;
     return 0;
 }
 
-static infq_status comparable(const infq_items *a, const infq_items *b, infq_err *err)
+/* T1 under the policy's rule for noise that was not measured. */
+static void judge_band(const infq_band_input *in, const infq_gate_options *o, double alpha_lower, infq_band *out)
 {
-    const char *va, *vb, *field = infq_item_key_differs(infq_items_key(a), infq_items_key(b), &va, &vb);
-    int64_t n = infq_items_count(a) < infq_items_count(b) ? infq_items_count(a) : infq_items_count(b);
-
-    if (field)
-        return infq_err_set(err, INFQ_E_MISMATCH, "not comparable: %s differs: %.80s and %.80s", field, va, vb);
-    for (int64_t i = 0; i < n; i++) {
-        const infq_item *x = infq_items_get(a, i), *y = infq_items_get(b, i);
-        if (x->doc != y->doc)
-            return infq_err_set(err, INFQ_E_MISMATCH, "not comparable: item %lld is document %lld and document %lld", (long long)i,
-                                (long long)x->doc, (long long)y->doc);
-        if (strcmp(x->request, y->request) != 0)
-            return infq_err_set(err, INFQ_E_MISMATCH, "not comparable: document %lld was asked with other tokens (%.16s and %.16s)",
-                                (long long)x->doc, x->request, y->request);
-        if (x->gold != y->gold || x->kind != y->kind || x->n != y->n)
-            return infq_err_set(err, INFQ_E_MISMATCH, "not comparable: document %lld differs in kind, choices or answer",
-                                (long long)x->doc);
+    infq_band_decide(in, &o->band, alpha_lower, out);
+    if (!isnan(in->s))
+        return;
+    if (o->noise == INFQ_NOISE_REQUIRED || (o->noise == INFQ_NOISE_OPTIONAL && out->verdict == INFQ_VERDICT_FAIL)) {
+        out->verdict = INFQ_VERDICT_UNDECIDED;
+        out->reason = isnan(in->se) ? INFQ_BAND_NO_RUNS : INFQ_BAND_NO_NOISE;
     }
-    if (infq_items_count(a) != infq_items_count(b))
-        return infq_err_set(err, INFQ_E_MISMATCH, "not comparable: %lld items and %lld items", (long long)infq_items_count(a),
-                            (long long)infq_items_count(b));
+}
+
+static infq_verdict worse_of(infq_verdict a, infq_verdict b)
+{
+    if (a == INFQ_VERDICT_FAIL || b == INFQ_VERDICT_FAIL)
+        return INFQ_VERDICT_FAIL;
+    return a == INFQ_VERDICT_PASS && b == INFQ_VERDICT_PASS ? INFQ_VERDICT_PASS : INFQ_VERDICT_UNDECIDED;
+}
+
+void infq_gate_conclude(infq_gate_task *t, const infq_gate_options *o)
+{
+    t->verdict = t->t2;
+    if (t->band_asked)
+        t->verdict = worse_of(t->verdict, t->band.verdict);
+    t->verdict = worse_of(t->verdict, infq_guards_verdict(&t->guards));
+    if (o->strict_detect && t->verdict == INFQ_VERDICT_PASS && t->p_shift < o->alpha)
+        t->verdict = INFQ_VERDICT_UNDECIDED;
+}
+
+static infq_status test_items(const infq_pair *p, const infq_gate_options *o, infq_gate_task *out, infq_err *err)
+{
+    int64_t losses = 0, gains = 0;
+
+    for (int64_t i = 0; i < p->n; i++) {
+        losses += p->d[i] < 0;
+        gains += p->d[i] > 0;
+    }
+    if (p->binary && !p->cluster)
+        infq_gate_binary(losses, gains, p->n, o, out);
+    else
+        INFQ_TRY(infq_gate_graded(p->d, p->cluster, p->n, o, out, err));
+    snprintf(out->task, sizeof(out->task), "%s", p->task);
+    snprintf(out->metric, sizeof(out->metric), "%s", p->metric);
+    out->runs_a = p->runs_a;
+    out->runs_b = p->runs_b;
+    out->score_a = infq_sum(p->x, p->n) / (double)p->n;
+    out->score_b = infq_sum(p->y, p->n) / (double)p->n;
     return 0;
 }
 
-static infq_status values(const infq_items *s, const char *metric, double *x, bool *binary, infq_err *err)
+infq_status infq_gate_pair(const infq_pair *p, const infq_noise *noise_a, const infq_noise *noise_b, bool paired_runs, int n_tasks,
+                           const infq_gate_options *o, infq_gate_task *out, infq_err *err)
 {
-    for (int64_t i = 0; i < infq_items_count(s); i++) {
-        const infq_item *it = infq_items_get(s, i);
-        if (!infq_item_metric_get(it, metric, &x[i]))
-            return infq_err_set(err, INFQ_E_UNSUPPORTED, "document %lld has no metric %s", (long long)it->doc, metric);
-        if (!isfinite(x[i]))
-            return infq_err_set(err, INFQ_E_NUMERIC, "document %lld: %s is not finite", (long long)it->doc, metric);
-        *binary = *binary && (x[i] == 0 || x[i] == 1);
+    const double one = 1;
+    infq_gate_task t;
+    infq_band_input in;
+
+    memset(&t, 0, sizeof(t));
+    INFQ_TRY(test_items(p, o, &t, err));
+    INFQ_TRY(band_input(p, noise_a, noise_b, paired_runs, o, &in, &t.psi0, err));
+    t.invalid = p->invalid;
+    t.truncated = p->truncated;
+    infq_guard_flips(&t.guards, t.b + t.c, t.n, t.psi0, &o->guards, 1 - 0.05 / n_tasks);
+    infq_guard_format(&t.guards, &p->invalid, &p->truncated, t.n, &o->guards, o->alpha);
+    if (p->has_length)
+        infq_guard_length(&t.guards, p->length_ratio, p->length_lo, p->length_hi, &o->guards);
+    infq_guard_jitter(&t.guards, in.sd_a, in.runs_a, in.sd_b, in.runs_b, &o->guards);
+    if (o->noise != INFQ_NOISE_OFF) {
+        t.band_asked = true;
+        judge_band(&in, o, o->band.alpha, &t.band);
+        if (isfinite(t.band.p_shift))
+            t.p_shift = t.band.p_shift;
+        if (t.band.verdict == INFQ_VERDICT_UNDECIDED)
+            t.runs_needed = infq_band_runs_needed(&in, &one, 1, &o->band, &t.runs_expected);
     }
+    infq_gate_conclude(&t, o);
+    *out = t;
     return 0;
 }
 
 infq_status infq_gate_items(const infq_items *a, const infq_items *b, const char *metric, const infq_gate_options *o,
                             infq_gate_task *out, infq_err *err)
 {
-    int64_t n = infq_items_count(a), losses = 0, gains = 0;
-    double *x = NULL, *y, *d;
-    infq_gate_task t;
-    bool binary = true;
+    infq_pair *p = NULL;
     infq_status st;
 
-    if (!metric)
-        metric = infq_items_key(a)->metric[0] ? infq_items_key(a)->metric : "acc";
-    INFQ_TRY(comparable(a, b, err));
-    INFQ_TRY(infq_mem_new(3 * (size_t)(n > 0 ? n : 1), sizeof(*x), "paired items", (void **)&x, err));
-    y = x + n;
-    d = y + n;
-    memset(&t, 0, sizeof(t));
-    st = n > 0 ? values(a, metric, x, &binary, err) : infq_err_set(err, INFQ_E_FORMAT, "no items to compare");
-    if (!st)
-        st = values(b, metric, y, &binary, err);
-    if (!st) {
-        for (int64_t i = 0; i < n; i++) {
-            d[i] = y[i] - x[i];
-            losses += d[i] < 0;
-            gains += d[i] > 0;
-        }
-        t.score_a = infq_sum(x, n) / (double)n;
-        t.score_b = infq_sum(y, n) / (double)n;
-        snprintf(t.task, sizeof(t.task), "%s", infq_items_key(a)->task);
-        snprintf(t.metric, sizeof(t.metric), "%s", metric);
-        if (binary)
-            infq_gate_binary(losses, gains, n, o, &t);
-        else
-            infq_gate_graded(d, n, o, &t);
-        *out = t;
-    }
-    infq_mem_free(x);
+    INFQ_TRY(infq_pair_new(&a, 1, &b, 1, metric, &p, err));
+    st = infq_gate_pair(p, NULL, NULL, false, 1, o, out, err);
+    infq_pair_free(p);
     return st;
 }

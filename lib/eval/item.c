@@ -17,13 +17,6 @@
 #define MAX_FILE ((size_t)8 << 30)
 #define MAX_CONTINUATIONS 100000
 
-struct infq_items {
-    infq_item_key key;
-    infq_arena *arena;
-    infq_item **items;     /* each in the arena, so that pointers stay */
-    int64_t n, cap;
-};
-
 struct infq_item_log {
     FILE *f;
     char path[4096];
@@ -229,6 +222,8 @@ void infq_item_write(const infq_item *it, infq_buf *to)
     infq_jw_key_i64(&w, "doc", it->doc);
     infq_jw_key_str(&w, "kind", kind_names[it->kind]);
     infq_jw_key_str(&w, "request", it->request);
+    if (it->cluster[0])
+        infq_jw_key_str(&w, "cluster", it->cluster);
     if (it->kind == INFQ_ITEM_GENERATE)
         infq_item_generate_write(it, &w);
     else
@@ -362,13 +357,14 @@ static infq_status read_scores(const cJSON *o, infq_item *it, infq_err *err)
 static infq_status read_item(infq_items *s, const cJSON *o, infq_err *err)
 {
     const cJSON *ll = infq_json_get(o, "ll");
-    const char *kind, *request;
+    const char *kind, *request, *cluster;
     infq_item *it;
     int64_t n = cJSON_IsArray(ll) ? cJSON_GetArraySize(ll) : -1;
     int k = INFQ_ITEM_GENERATE;
 
     INFQ_TRY(infq_json_str(o, "kind", "", &kind, err));
     INFQ_TRY(infq_json_str(o, "request", "", &request, err));
+    INFQ_TRY(infq_json_str(o, "cluster", "", &cluster, err));
     while (k >= 0 && strcmp(kind, kind_names[k]) != 0)
         k--;
     if (k == INFQ_ITEM_GENERATE)
@@ -377,10 +373,11 @@ static infq_status read_item(infq_items *s, const cJSON *o, infq_err *err)
         return infq_err_set(err, INFQ_E_FORMAT, "ll is not a list of numbers");
     INFQ_TRY(infq_items_add(s, n, &it, err));
     INFQ_TRY(infq_json_i64(o, "doc", -1, &it->doc, err));
-    if (k < 0 || it->doc < 0 || strlen(request) >= sizeof(it->request))
-        return infq_err_set(err, INFQ_E_FORMAT, "kind, doc or request is missing or not as it should be");
+    if (k < 0 || it->doc < 0 || strlen(request) >= sizeof(it->request) || strlen(cluster) >= sizeof(it->cluster))
+        return infq_err_set(err, INFQ_E_FORMAT, "kind, doc, request or cluster is missing or not as it should be");
     it->kind = (infq_item_kind)k;
     strcpy(it->request, request);
+    strcpy(it->cluster, cluster);
     if (it->kind == INFQ_ITEM_GENERATE)
         INFQ_TRY(infq_item_generate_read(s, o, it, err));
     else
@@ -388,48 +385,7 @@ static infq_status read_item(infq_items *s, const cJSON *o, infq_err *err)
     return read_metrics(infq_json_get(o, "metrics"), it, err);
 }
 
-/* A line of the reference harness: doc_id, filter, metrics by name, hashes. Lines of other filters than the first are passed over. */
-static infq_status read_sample(infq_items *s, const cJSON *o, infq_err *err)
-{
-    const cJSON *names = infq_json_get(o, "metrics"), *v;
-    const char *filter, *prompt, *doc_hash;
-    infq_item *it;
-
-    INFQ_TRY(infq_json_str(o, "filter", "none", &filter, err));
-    if (s->n == 0)
-        snprintf(s->key.settings, sizeof(s->key.settings), "filter=%.100s", filter);
-    else if (strncmp(s->key.settings + 7, filter, 100) != 0)
-        return 0;
-    INFQ_TRY(infq_items_add(s, 1, &it, err));
-    it->kind = INFQ_ITEM_TARGET;
-    INFQ_TRY(infq_json_i64(o, "doc_id", -1, &it->doc, err));
-    INFQ_TRY(infq_json_str(o, "prompt_hash", "", &prompt, err));
-    INFQ_TRY(infq_json_str(o, "doc_hash", "", &doc_hash, err));
-    snprintf(it->request, sizeof(it->request), "%.32s%.32s", doc_hash, prompt);
-    // hashes may be padded with zeros in front: their ends tell them apart
-    if (strlen(doc_hash) == 64 && strlen(prompt) == 64)
-        snprintf(it->request, sizeof(it->request), "%s%s", doc_hash + 32, prompt + 32);
-    if (it->doc < 0)
-        return infq_err_set(err, INFQ_E_FORMAT, "doc_id is missing");
-    cJSON_ArrayForEach(v, names) {
-        double value;
-        if (!cJSON_IsString(v) || strlen(v->valuestring) >= sizeof(it->metrics[0].name) || it->n_metrics == INFQ_ITEM_METRICS)
-            continue;
-        if (!cJSON_IsNumber(infq_json_get(o, v->valuestring)))
-            continue; // corpus metrics are no numbers of one item
-        INFQ_TRY(infq_json_f64(o, v->valuestring, 0, &value, err));
-        if (!isfinite(value))
-            return infq_err_set(err, INFQ_E_NUMERIC, "metric %s is not finite", v->valuestring);
-        infq_item_metric_add(it, v->valuestring, value);
-    }
-    if (it->n_metrics == 0)
-        return infq_err_set(err, INFQ_E_FORMAT, "no metric with a number");
-    if (!s->key.metric[0])
-        snprintf(s->key.metric, sizeof(s->key.metric), "%s", it->metrics[0].name);
-    return 0;
-}
-
-static infq_status read_line(infq_items *s, const char *line, size_t n, size_t number, infq_err *err)
+static infq_status read_line(infq_items *s, const char *line, size_t n, size_t number, const infq_items_options *from, infq_err *err)
 {
     cJSON *o = NULL;
     char what[64];
@@ -440,7 +396,7 @@ static infq_status read_line(infq_items *s, const char *line, size_t n, size_t n
     if (cJSON_IsArray(o) && number == 1)
         st = read_key(o, &s->key, err);
     else if (infq_json_get(o, "doc_id"))
-        st = read_sample(s, o, err);
+        st = infq_sample_read(s, o, from, err);
     else
         st = read_item(s, o, err);
     cJSON_Delete(o);
@@ -448,7 +404,8 @@ static infq_status read_line(infq_items *s, const char *line, size_t n, size_t n
 }
 
 /* Reads complete lines; *end is the offset behind the last one. A last line without newline counts only if `last_too`. */
-static infq_status read_lines(infq_items *s, const char *text, size_t n, bool last_too, size_t *end, infq_err *err)
+static infq_status read_lines(infq_items *s, const char *text, size_t n, bool last_too, const infq_items_options *o, size_t *end,
+                              infq_err *err)
 {
     size_t at = 0, number = 0;
 
@@ -459,14 +416,26 @@ static infq_status read_lines(infq_items *s, const char *text, size_t n, bool la
         if (!nl && !last_too)
             break;
         if (infq_rstrip(text + at, len) > 0)
-            INFQ_TRY(read_line(s, text + at, len, number, err));
+            INFQ_TRY(read_line(s, text + at, len, number, o, err));
         at += len + (nl ? 1 : 0);
     }
     *end = at;
     return 0;
 }
 
+infq_items_options infq_items_options_default(void)
+{
+    return (infq_items_options){NULL, NULL};
+}
+
 infq_status infq_items_load(const char *path, infq_items **out, infq_err *err)
+{
+    infq_items_options o = infq_items_options_default();
+
+    return infq_items_load_with(path, &o, out, err);
+}
+
+infq_status infq_items_load_with(const char *path, const infq_items_options *o, infq_items **out, infq_err *err)
 {
     infq_item_key none;
     infq_items *s = NULL;
@@ -481,9 +450,13 @@ infq_status infq_items_load(const char *path, infq_items **out, infq_err *err)
         st = infq_corpus_read(path, MAX_FILE, &text, err);
     if (st)
         goto done;
-    st = read_lines(s, text.data, text.n, true, &end, err);
-    if (!st && s->n == 0)
+    st = read_lines(s, text.data, text.n, true, o, &end, err);
+    if (!st && s->n == 0 && o->filter)
+        st = infq_err_set(err, INFQ_E_FORMAT, "holds no items of filter %s", o->filter);
+    else if (!st && s->n == 0)
         st = infq_err_set(err, INFQ_E_FORMAT, "holds no items");
+    if (!st && !s->key.task[0])
+        infq_sample_task_of(path, s->key.task, sizeof(s->key.task));
     if (st)
         infq_err_in(err, "%s", path);
 done:
@@ -498,6 +471,7 @@ done:
 /* Items of an interrupted run, if the file has the same key. *end: bytes to keep, 0 to begin anew. */
 static infq_status take_up(const char *path, infq_items *s, size_t *end, infq_err *err)
 {
+    infq_items_options none = infq_items_options_default();
     infq_item_key want = s->key;
     infq_buf text;
     infq_status st;
@@ -506,7 +480,7 @@ static infq_status take_up(const char *path, infq_items *s, size_t *end, infq_er
     st = infq_file_read(path, MAX_FILE, &text, err);
     if (!st && text.n == 0) {
         *end = 0;
-    } else if (!st && read_lines(s, text.data, text.n, false, end, err)) {
+    } else if (!st && read_lines(s, text.data, text.n, false, &none, end, err)) {
         st = infq_err_set(err, INFQ_E_EXISTS, "%s is there and is no item file of ours: remove it or name another", path);
     } else if (!st && *end > 0) { // a torn first line leaves nothing to compare
         for (size_t i = 0; i < N_KEY_FIELDS && !st; i++) {

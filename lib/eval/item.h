@@ -8,7 +8,9 @@
  *   chars, bytes, pick, pick_norm, pick_bytes;
  *   generate: text, tokens (written), stop, answer, target, and where they say something parts, cut.
  * An item's line depends on the model and on that item alone: not on the file's name or its other items, batch size, threads or
- * time. Sample logs of the reference harness (specs 6.4) are read too. */
+ * time. Sample logs of the reference harness (specs 6.4) are read too: log-likelihoods and greedy flags of choices, every metric that
+ * is a number, for generated answers also "invalid" (the filter found nothing) and "length" (code points); the task's name comes from
+ * the file's. */
 #ifndef INFQ_EVAL_ITEM_H
 #define INFQ_EVAL_ITEM_H
 
@@ -40,6 +42,7 @@ typedef struct {
     int64_t cut;           /* GENERATE: tokens that the prompt lost in front */
     int n_metrics;
     infq_item_metric metrics[INFQ_ITEM_METRICS];
+    char cluster[17];      /* 16 hex digits of SHA-256 over what the item shares with others (a passage); "" when it stands alone */
 } infq_item;
 
 /* What scores depend on; compared field by field. */
@@ -59,6 +62,13 @@ infq_item *infq_items_get(const infq_items *s, int64_t i);
 const infq_item_key *infq_items_key(const infq_items *s);
 /* Reads a file, ours or a sample log. FORMAT with file, line, rule; numbers that are not finite are NUMERIC. */
 infq_status infq_items_load(const char *path, infq_items **out, infq_err *err);
+/* What to take from a sample log of the reference harness; our own files are read whole. */
+typedef struct {
+    const char *filter;   /* NULL: the first one in the file */
+    const char *cluster;  /* key of "doc" whose value items share ("passage"), NULL: none */
+} infq_items_options;
+infq_items_options infq_items_options_default(void);
+infq_status infq_items_load_with(const char *path, const infq_items_options *o, infq_items **out, infq_err *err);
 
 /* A copy of s[0..n), terminated, that lives as long as the items. */
 infq_status infq_items_text(infq_items *s, const char *text, size_t n, const char **out, infq_err *err);

@@ -56,7 +56,7 @@ double infq_norm_quantile(double p)
 }
 
 /* ln Gamma without the C library's global sign. a > 0. */
-static double log_gamma(double a)
+double infq_log_gamma(double a)
 {
     int sign;
 
@@ -91,7 +91,7 @@ static double beta_front(double a, double b, double x, double y)
     double l, z, rest;
 
     if (a < 10 || b < 10)
-        return exp(a * log(x) + b * log(y) + log_gamma(a + b) - log_gamma(a) - log_gamma(b));
+        return exp(a * log(x) + b * log(y) + infq_log_gamma(a + b) - infq_log_gamma(a) - infq_log_gamma(b));
     l = a > b ? (a + b) * y - b : a - (a + b) * x;
     z = a * log1p_gap(-l / a) + b * log1p_gap(l / b);
     rest = stirling_rest(a) + stirling_rest(b) - stirling_rest(a + b);
@@ -155,7 +155,7 @@ infq_prob infq_gamma_inc(double a, double x)
     if (x == 0 || x == INFINITY)
         return x == 0 ? (infq_prob){0, 1} : (infq_prob){1, 0};
     if (a < 10)
-        front = exp(a * log(x) - x - log_gamma(a));
+        front = exp(a * log(x) - x - infq_log_gamma(a));
     else
         front = exp(-a * log1p_gap((x - a) / a) - stirling_rest(a)) * sqrt(a / (2 * M_PI));
     if (x < a + 1) {

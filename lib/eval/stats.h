@@ -17,6 +17,7 @@ typedef struct {
 
 infq_prob infq_norm_cdf(double x);                       /* p = P(Z <= x), q = P(Z >= x) */
 double infq_norm_quantile(double p);
+double infq_log_gamma(double a);                         /* ln Gamma(a), a > 0 */
 infq_prob infq_beta_inc(double a, double b, double x, double y); /* regularised I_x(a,b); y = 1 - x, given apart */
 infq_prob infq_gamma_inc(double a, double x);            /* regularised P(a,x), Q(a,x) */
 infq_prob infq_t_cdf(double t, double df);               /* df > 0, may be fractional; INFINITY = normal */

@@ -1,3 +1,3 @@
 m=$ROOT/evals/demo-model
 infeval -q "$m" "$m" --tasks "$ROOT/evals/tasks/copy.jsonl" --limit 20 >out
-code=$?; grep -c "^verdict: undecided" out; exit $code
+code=$?; grep -c "^UNDECIDED: " out; exit $code
