@@ -313,39 +313,6 @@ static infq_status measure(eval_run *r, infq_backend *be, const infq_log *log, i
     return st;
 }
 
-static int64_t place_of(const infq_pair *p, int64_t doc)
-{
-    int64_t lo = 0, hi = p->n - 1;
-
-    while (lo < hi) {
-        int64_t mid = lo + (hi - lo) / 2;
-        if (p->doc[mid] < doc)
-            lo = mid + 1;
-        else
-            hi = mid;
-    }
-    return lo;
-}
-
-/* Items were scored in batches, so there are some behind the one that decided: they do not count. */
-static infq_status keep_seen(const eval_run *r, int task, infq_pair *p, infq_err *err)
-{
-    const infq_items *items = r->tasks[task].items[0];
-    int64_t *counts = NULL, *order = NULL;
-    infq_status st;
-
-    INFQ_TRY(infq_mem_new((size_t)r->n_tasks, sizeof(*counts), "items seen", (void **)&counts, err));
-    infq_schedule_counts(r->schedule, infq_stopper_seen(r->stopper), counts);
-    st = infq_mem_new((size_t)(counts[task] + 1), sizeof(*order), "items seen", (void **)&order, err);
-    for (int64_t i = 0; i < counts[task] && !st; i++)
-        order[i] = place_of(p, infq_items_get(items, i)->doc);
-    if (!st)
-        st = infq_pair_cut(p, order, counts[task], err);
-    infq_mem_free(order);
-    infq_mem_free(counts);
-    return st;
-}
-
 /* The first text whose distance was measured: what the guards look at. */
 static const infq_distance *distance_of(const eval_run *r, int m, infq_distance *out)
 {
@@ -370,8 +337,6 @@ static infq_status decide(eval_run *r, int m, infq_pair **pairs, infq_err *err)
         const infq_items *a = r->tasks[i].items[0], *b = r->tasks[i].items[m];
         INFQ_TRY(infq_pair_new(&a, 1, &b, 1, listed ? infq_policy_metric(&r->policy, listed) : NULL, &pairs[i], err));
         in.n++;
-        if (r->stopper)
-            INFQ_TRY(keep_seen(r, i, pairs[i], err));
     }
     in.distance = distance_of(r, m, &d);
     return infq_decide(&in, &r->decision[m], err);

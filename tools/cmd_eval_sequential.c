@@ -82,6 +82,11 @@ static infq_status run_until_decided(sequential *q, const infq_log *log, infq_er
         }
         infq_stopper_advance(q->r->stopper, (const double *const *)q->d, q->have, &done);
     }
+    // items were scored in batches, so there are some behind the one that decided: they stay in the files and do not count
+    infq_schedule_counts(q->schedule, infq_stopper_seen(q->r->stopper), q->counts);
+    for (int k = 0; k < n; k++)
+        for (int m = 0; m < 2; m++)
+            infq_items_truncate(q->r->tasks[k].items[m], q->counts[k]);
     return 0;
 }
 

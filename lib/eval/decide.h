@@ -13,7 +13,7 @@ typedef struct {
     bool paired_runs;               /* several runs a side were made under one list of variations, j with j */
     const infq_distance *distance;  /* or NULL */
     bool sequential;                /* look at the items in the policy's random order and stop when they decide */
-    const infq_stopper *stopper;    /* a run that has stopped already (pairs are cut): its result; or NULL */
+    const infq_stopper *stopper;    /* a run that has stopped already, pairs holding what it saw; or NULL */
 } infq_decision_input;
 
 typedef struct {

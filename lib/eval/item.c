@@ -54,6 +54,12 @@ int64_t infq_items_count(const infq_items *s)
     return s->n;
 }
 
+void infq_items_truncate(infq_items *s, int64_t n)
+{
+    if (n >= 0 && n < s->n)
+        s->n = n;
+}
+
 infq_item *infq_items_get(const infq_items *s, int64_t i)
 {
     return s->items[i];

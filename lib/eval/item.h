@@ -58,6 +58,7 @@ infq_status infq_items_add(infq_items *s, int64_t n, infq_item **out, infq_err *
 /* The same with the contents of an item of any set. */
 infq_status infq_items_add_copy(infq_items *s, const infq_item *it, infq_err *err);
 int64_t infq_items_count(const infq_items *s);
+void infq_items_truncate(infq_items *s, int64_t n); /* forgets items from the n-th on */
 infq_item *infq_items_get(const infq_items *s, int64_t i);
 const infq_item_key *infq_items_key(const infq_items *s);
 /* Reads a file, ours or a sample log. FORMAT with file, line, rule; numbers that are not finite are NUMERIC. */

@@ -454,6 +454,18 @@ static infq_status score_batch(const scorer *s, const infq_task *task, unit *uni
     return 0;
 }
 
+/* Items of an interrupted run go on only in the order they began in. */
+static infq_status same_order(const infq_score_options *o, const infq_task *task, const infq_items *items, int64_t total, infq_err *err)
+{
+    for (int64_t i = 0; i < infq_items_count(items) && i < total; i++) {
+        int64_t there = infq_items_get(items, i)->doc, here = infq_task_get(task, o->order ? o->order[i] : i)->doc;
+        if (there != here)
+            return infq_err_set(err, INFQ_E_EXISTS, "items are there in another order: document %lld where %lld comes", (long long)there,
+                                (long long)here);
+    }
+    return 0;
+}
+
 infq_status infq_score_task(infq_model *m, const infq_tokenizer *tok, const infq_task *task, const infq_score_options *o,
                             infq_items *items, infq_item_log *log, infq_err *err)
 {
@@ -465,6 +477,8 @@ infq_status infq_score_task(infq_model *m, const infq_tokenizer *tok, const infq
 
     if (s.limit <= 0 || s.limit > infq_model_config(m)->max_positions)
         s.limit = infq_model_config(m)->max_positions;
+    if (same_order(o, task, items, total, err))
+        return infq_err_in(err, "%s", infq_task_name(task));
     INFQ_TRY(infq_arena_new((size_t)1 << 18, &s.arena, err));
     st = infq_mem_new((size_t)cap, sizeof(*units), "batch", (void **)&units, err);
     for (int64_t at = infq_items_count(items); at < total && !st && !stop; at += n) {
