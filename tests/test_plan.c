@@ -262,6 +262,31 @@ START_TEST(plan_knows_what_an_engine_does_not_load)
 }
 END_TEST
 
+START_TEST(plan_says_which_blocks_no_loader_runs)
+{
+    infq_plan_options o = infq_plan_options_default();
+    tiny_options t = TINY_DEFAULT;
+    fixture f;
+
+    o.scheme = infq_scheme_find("FP8-BLOCK");
+    open_tiny(&f, t);
+    ck_ok(plan(&f, o), f.err);
+    ck_assert_uint_eq(f.p->findings.n, 0);
+    o.engine = "vllm"; // k and v have 64 rows: q, k and v would share a block
+    ck_assert_int_eq(plan(&f, o), INFQ_E_UNSUPPORTED);
+    ck_assert_msg(strstr(f.err.msg, "k_proj [64, 128]") && strstr(f.err.msg, "128 block"), "%s", f.err.msg);
+    close_tiny(&f);
+    t.ffn = 192;
+    o.engine = NULL;
+    open_tiny(&f, t);
+    ck_ok(plan(&f, o), f.err);
+    ck_assert_uint_eq(f.p->findings.n, 1);
+    ck_assert_msg(strstr(f.p->findings.v[0].text, "down_proj: rows of 192 are no multiple of the 128") &&
+                      strstr(f.p->findings.v[0].text, "(2 such)"), "%s", f.p->findings.v[0].text);
+    close_tiny(&f);
+}
+END_TEST
+
 START_TEST(plan_covers_every_byte_once_in_batches_of_any_size)
 {
     infq_block *blocks = calloc(INFQ_BATCH_BLOCKS, sizeof(*blocks));
@@ -335,6 +360,7 @@ int main(void)
     tcase_add_test(t, plan_keeps_scales_in_the_type_of_the_source);
     tcase_add_test(t, plan_refuses_too_little_memory_and_shrinks_its_chunks_before);
     tcase_add_test(t, plan_knows_what_an_engine_does_not_load);
+    tcase_add_test(t, plan_says_which_blocks_no_loader_runs);
     tcase_add_test(t, plan_covers_every_byte_once_in_batches_of_any_size);
     tcase_add_test(t, plan_fingerprint_follows_recipe_and_source);
     suite_add_tcase(s, t);

@@ -109,11 +109,11 @@ def speed(a):
 
 
 def big(a):
-    """a random BF16 model of about 4 GB: speed and memory of quantize"""
-    folder = B + '/results/big'
+    """a random BF16 model of 4.1 GB: speed and memory of quantize"""
+    folder = B + '/results/big-4.1'
     if not os.path.exists(folder + '/config.json'):
         os.makedirs(folder, exist_ok=True)
-        h, f, layers, vocab = 2048, 8192, 28, 32000
+        h, f, layers, vocab = 2048, 8192, 33, 32000
         shapes = {'model.embed_tokens.weight': [vocab, h], 'model.norm.weight': [h]}
         for i in range(layers):
             p = 'model.layers.%d.' % i
@@ -167,8 +167,7 @@ def kill(a):
     def digest(path):
         h = hashlib.sha256()
         for f in sorted(os.listdir(path)):
-            if f != 'infq.json':
-                h.update(f.encode() + open(os.path.join(path, f), 'rb').read())
+            h.update(f.encode() + open(os.path.join(path, f), 'rb').read())
         return h.hexdigest()
     cmd = [B + '/infq', 'quantize', '--bits', '4', a.model, '-o', out, '--quiet']
     shutil.rmtree(out, ignore_errors=True)

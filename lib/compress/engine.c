@@ -31,7 +31,7 @@ infq_status infq_findings_add(infq_findings *f, bool fail, infq_err *err, const 
     return INFQ_E_OK;
 }
 
-typedef enum { OUT_SPLIT, IN_SPLIT, GROUP_SPLIT, BLOCK_SPLIT, OUT_64, IN_128, ASYM_8, N_RULES } rule;
+typedef enum { OUT_SPLIT, IN_SPLIT, GROUP_SPLIT, BLOCK_SPLIT, ACT_SPLIT, OUT_64, IN_128, ASYM_8, N_RULES } rule;
 
 static const struct {
     bool fail;
@@ -41,6 +41,7 @@ static const struct {
     [IN_SPLIT] = {true, "inputs do not divide by the number of devices"},
     [GROUP_SPLIT] = {true, "inputs a device are no multiple of the group size"},
     [BLOCK_SPLIT] = {true, "outputs a device are no multiple of the 128 block"},
+    [ACT_SPLIT] = {true, "inputs a device are no multiple of the 128 columns that share an activation scale"},
     [OUT_64] = {true, "outputs a device are no multiple of 64, the packed kernels' least tile"},
     [IN_128] = {false, "inputs a device are no multiple of 128: the Marlin kernel does not take it, slower ones may"},
     [ASYM_8] = {true, "asymmetric 8-bit weights have no kernel"},
@@ -88,8 +89,11 @@ static void check_module(check *k, const infq_module *m, const infq_codec *c)
     n_in = row ? n_in / parts : n_in;
     if (c->group_rows == 1 && c->group_cols && n_in % c->group_cols)
         hit(k, GROUP_SPLIT, m, n_out, n_in);
-    if (c->group_rows > 1 && column && parts > 1 && n_out % c->group_rows)
+    // Members of a fused group begin inside one matrix of blocks, on one device too.
+    if (c->group_rows > 1 && column && (parts > 1 || m->fused >= 0) && n_out % c->group_rows)
         hit(k, BLOCK_SPLIT, m, n_out, n_in);
+    if (c->act == INFQ_ACT_E4M3_GROUP128 && row && parts > 1 && n_in % 128)
+        hit(k, ACT_SPLIT, m, n_out, n_in);
     if (packed && n_out % 64)
         hit(k, OUT_64, m, n_out, n_in);
     if (packed && n_in % 128)
@@ -123,6 +127,25 @@ static infq_status check_fused(bool fail, const infq_modules *ms, const infq_cod
                              first->name, (long long)n);
 }
 
+// Activation scales of 128 columns each: loaders reshape rows to [columns / 128, 128].
+static infq_status check_act_groups(bool fail, const infq_modules *ms, const infq_codec *codecs, infq_findings *out, infq_err *err)
+{
+    const infq_module *first = NULL;
+    int64_t n = 0;
+
+    for (size_t i = 0; i < infq_modules_count(ms); i++) {
+        const infq_module *m = infq_modules_get(ms, i);
+        if (codecs[i].act == INFQ_ACT_E4M3_GROUP128 && m->n_cols % 128 && !n++)
+            first = m;
+    }
+    if (!n)
+        return INFQ_E_OK;
+    return infq_findings_add(out, fail, err,
+                             "%s: rows of %lld are no multiple of the 128 columns that share an activation scale, so "
+                             "compressed-tensors and vLLM do not run them (%lld such)",
+                             first->name, (long long)first->n_cols, (long long)n);
+}
+
 infq_status infq_engine_check(const char *engine, int64_t tp, const infq_modules *ms, const infq_codec *codecs,
                               const cJSON *config, infq_findings *out, infq_err *err)
 {
@@ -132,6 +155,7 @@ infq_status infq_engine_check(const char *engine, int64_t tp, const infq_modules
     if (engine && strcmp(engine, "vllm"))
         return infq_err_set(err, INFQ_E_UNSUPPORTED, "the loader rules of engine %s are not known (vllm is)", engine);
     INFQ_TRY(check_fused(engine != NULL, ms, codecs, out, err));
+    INFQ_TRY(check_act_groups(engine != NULL, ms, codecs, out, err));
     if (!engine)
         return INFQ_E_OK;
     text = text ? text : config;
