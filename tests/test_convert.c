@@ -337,6 +337,28 @@ static void make_gguf(const char *path, const char *tensor, const char *key, con
     infq_buf_deinit(&b);
 }
 
+START_TEST(gguf_import_names_the_type_that_it_writes)
+{
+    static const struct {
+        infq_dtype dtype;
+        const char *name;
+    } t[] = { { INFQ_DTYPE_F32, "float32" }, { INFQ_DTYPE_F16, "float16" }, { INFQ_DTYPE_F8_E4M3, "float8_e4m3fn" } };
+    const char *d = test_tmpdir();
+
+    make_gguf(test_in(d, "m.gguf"), NULL, NULL, NULL);
+    for (size_t i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
+        infq_convert_options o = { .out_path = test_in(d, "out"), .force = true, .cast = true, .dtype = t[i].dtype };
+        infq_convert_report r;
+        infq_err err;
+        cJSON *config;
+        ck_ok(infq_convert_gguf(test_in(d, "m.gguf"), &o, &quiet, &r, &err), err);
+        config = test_json(test_in(d, "out/config.json"));
+        ck_assert_str_eq(infq_json_get(config, "torch_dtype")->valuestring, t[i].name);
+        cJSON_Delete(config);
+    }
+}
+END_TEST
+
 START_TEST(gguf_import_refuses_what_it_would_get_wrong)
 {
     static const struct {
@@ -446,6 +468,7 @@ int main(void)
     tcase_add_test(t, f16_refuses_what_it_cannot_hold);
     tcase_add_test(t, f64_is_rounded_once_and_refused_beyond_f32);
     tcase_add_test(t, gguf_import_equals_the_transformers_folder);
+    tcase_add_test(t, gguf_import_names_the_type_that_it_writes);
     tcase_add_test(t, gguf_import_refuses_what_it_would_get_wrong);
     tcase_add_test(t, quantized_folders_dequantize_to_their_golden_values);
     tcase_add_test(t, inspect_counts_logical_parameters_of_packed_weights);

@@ -94,6 +94,8 @@ infq_status infq_calib_self(infq_model *m, int32_t prefix, int64_t window, int64
     infq_status st = new_calib(window, n_windows, "self", out, err);
     void *p = NULL;
 
+    if (!st)
+        out->seed = seed;
     if (!st && !(st = infq_mem_new((size_t)(SELF_BATCH * c->hidden), sizeof(float), "hidden states", &p, err)))
         w.hidden = p;
     if (!st && !(st = infq_mem_new((size_t)(SELF_BATCH * c->vocab), sizeof(float), "logits", &p, err)))

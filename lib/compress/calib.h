@@ -12,6 +12,7 @@ typedef struct {
     int64_t n_windows, window;
     char source[64];       /* "self" or the name of a file */
     char digest[65];       /* SHA-256 of the ids */
+    uint64_t seed;         /* of "self"; 0 for a text */
 } infq_calib;
 
 /* The first n_windows whole windows of a text's ids; what is left over is dropped. FORMAT when there is not one whole window (then the text is

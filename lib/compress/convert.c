@@ -3,6 +3,7 @@
 #include <ctype.h>
 #include <float.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
@@ -31,20 +32,19 @@ bool infq_convert_dtype(const char *text, infq_dtype *out)
     return false;
 }
 
-// torch's name of an element type, for config.json.
-static const char *torch_name(infq_dtype t)
+const char *infq_convert_torch_name(infq_dtype t)
 {
     switch (t) {
     case INFQ_DTYPE_F32:
-        return "\"float32\"";
+        return "float32";
     case INFQ_DTYPE_F16:
-        return "\"float16\"";
+        return "float16";
     case INFQ_DTYPE_F8_E4M3:
-        return "\"float8_e4m3fn\"";
+        return "float8_e4m3fn";
     case INFQ_DTYPE_F8_E5M2:
-        return "\"float8_e5m2\"";
+        return "float8_e5m2";
     default:
-        return "\"bfloat16\"";
+        return "bfloat16";
     }
 }
 
@@ -320,6 +320,7 @@ static infq_status write_config(job *j, infq_err *err)
     const char *key = config && infq_json_get(config, "dtype") ? "dtype" : "torch_dtype";
     infq_buf a, b;
     infq_status st = INFQ_E_OK;
+    char type[32];
 
     if (!config)
         return INFQ_E_OK;
@@ -333,7 +334,8 @@ static infq_status write_config(job *j, infq_err *err)
         infq_buf_clear(&b);
     }
     if (!st && (j->o->cast || j->o->dequantize) && infq_json_get(config, key)) {
-        st = infq_json_set(a.data, a.n, key, torch_name(dense_dtype(j)), &b, err);
+        snprintf(type, sizeof(type), "\"%s\"", infq_convert_torch_name(dense_dtype(j)));
+        st = infq_json_set(a.data, a.n, key, type, &b, err);
         infq_buf_clear(&a);
         infq_buf_add(&a, b.data, b.n);
     }

@@ -6,6 +6,9 @@
 
 #define INFQ_CONVERT_STEP 1048576 /* elements a piece */
 
+/* torch's name of an element type that convert writes, for config.json. */
+const char *infq_convert_torch_name(infq_dtype t);
+
 /* Rounds n finite-checked values x (elements first.. of the tensor) to dtype and writes them. buf: n * 4 bytes of scratch. */
 infq_status infq_convert_put(infq_folder *to, const char *name, infq_dtype dtype, const float *x, int64_t first, int64_t n,
                              void *buf, infq_err *err);

@@ -294,8 +294,7 @@ static infq_status write_config(import *im, infq_err *err)
     infq_jw_key_f64(&w, "rms_norm_eps", shortest((float)im->eps));
     infq_jw_key_f64(&w, "rope_theta", im->rope_base);
     infq_jw_key_bool(&w, "tie_word_embeddings", im->tied);
-    infq_jw_key(&w, "torch_dtype");
-    infq_jw_str(&w, out_dtype(im) == INFQ_DTYPE_F32 ? "float32" : out_dtype(im) == INFQ_DTYPE_F16 ? "float16" : "bfloat16");
+    infq_jw_key_str(&w, "torch_dtype", infq_convert_torch_name(out_dtype(im)));
     infq_jw_key_i64(&w, "vocab_size", im->vocab);
     infq_jw_end_obj(&w);
     infq_buf_char(&b, '\n');

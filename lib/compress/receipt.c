@@ -125,7 +125,7 @@ infq_status infq_receipt_write(const infq_plan *p, const infq_quantize_result *r
     infq_jw_key_str(&w, "version", INFQ_VERSION);
     INFQ_TRY(source(p, r, &w, err));
     recipe(p, &w);
-    infq_jw_key_i64(&w, "seed", 0);
+    infq_jw_key_i64(&w, "seed", p->o.calib ? (int64_t)p->o.calib->seed : 0);
     totals(p, r, &w);
     infq_jw_key(&w, "verification");
     if (r->verified)
