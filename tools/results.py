@@ -56,6 +56,14 @@ def quantize(a):
             p = subprocess.run([python, SHARED + '/tools/check_hf.py', out, '--source', a.model, '--rtn'], stdout=subprocess.PIPE,
                                stderr=subprocess.DEVNULL, text=True)
             row['check_hf'] = p.stdout.strip().split('\n')[-1]
+            # The ecosystem's decoder of blocks wants widths that are multiples of 128: SmolLM2's are not, the demo model's are.
+            if scheme == 'FP8-BLOCK':
+                demo = out + '-demo'
+                shutil.rmtree(demo, ignore_errors=True)
+                tool('infq', 'quantize', '--scheme', scheme, '--method', method, 'evals/demo-model', '-o', demo, '--quiet')
+                p = subprocess.run([python, SHARED + '/tools/check_hf.py', demo, '--source', 'evals/demo-model', '--rtn'],
+                                   stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+                row['check_hf'] += '; on evals/demo-model ' + p.stdout.strip().split('\n')[-1]
         rows.append(row)
         print(scheme, method, *extra, 'done', flush=True)
     keep('quantize', dict(rows=rows))
@@ -105,7 +113,15 @@ def speed(a):
                 theirs = {('prefill' if r['n_prompt'] else 'decode'): r['avg_ts'] for r in json.loads(t)}
                 pairs.append(dict(infq_prefill=mine['prefill_tokens_per_s'], infq_decode=mine['decode_tokens_per_s'], **theirs))
             peer.append(dict(file=f, pairs=pairs))
-    keep('speed', dict(rows=rows, peer=peer))
+    quantizers = []
+    source = os.environ.get('LLAMA_BF16_GGUF')
+    if llama and source:
+        for _ in range(3):
+            mine = run([B + '/infq', 'quantize', '--bits', '4', '--no-verify', '--force', '--quiet', a.model, '-o', B + '/results/out/paired'])[1]
+            rtn = run([B + '/infq', 'quantize', '--bits', '4', '--method', 'rtn', '--no-verify', '--force', '--quiet', a.model, '-o', B + '/results/out/paired'])[1]
+            theirs = run([llama + '/llama-quantize', source, B + '/results/out/paired.gguf', 'Q4_0', str(os.cpu_count())])[1]
+            quantizers.append(dict(search=mine, rtn=rtn, theirs=theirs))
+    keep('speed', dict(rows=rows, peer=peer, quantizers=quantizers))
 
 
 def big(a):
@@ -242,6 +258,10 @@ def page(a):
                 med = lambda f: sorted(f(p) for p in r['pairs'])[len(r['pairs']) // 2]
                 o.append('| %s | %.2f | %.2f | %.0f, %.0f |' % (r['file'], med(lambda p: p['infq_prefill'] / p['prefill']), med(lambda p: p['infq_decode'] / p['decode']),
                                                               med(lambda p: p['prefill']), med(lambda p: p['decode'])))
+        if s.get('quantizers'):
+            med = lambda k: sorted(p[k] for p in s['quantizers'])[1]
+            o += ['', 'Quantizing SmolLM2 to 4 bits, whole commands in turn, three times: infq search %.2f s, infq rtn %.2f s, llama-quantize Q4_0 %.2f s.' % (
+                med('search'), med('rtn'), med('theirs'))]
         o.append('')
     g = load('big')
     if g:

@@ -272,6 +272,47 @@ static infq_status run_layer(calibration *c, infq_err *err)
     return INFQ_E_OK;
 }
 
+// Source and output bytes of the largest block, columns of its widest matrix.
+static void largest_block(const infq_plan *p, int64_t n_layers, uint64_t *src, uint64_t *out)
+{
+    *src = *out = 0;
+    for (int64_t l = 0; l < n_layers; l++) {
+        uint64_t in_l = 0, out_l = 0;
+        for (size_t i = 0; i < p->n; i++)
+            if (p->v[i].module && p->v[i].module->layer == l) {
+                in_l += p->v[i].tensor->n_bytes;
+                out_l += p->v[i].bytes_out;
+            }
+        *src = in_l > *src ? in_l : *src;
+        *out = out_l > *out ? out_l : *out;
+    }
+}
+
+infq_status infq_calibrate_bytes(const infq_plan *p, uint64_t *bytes, infq_err *err)
+{
+    const infq_calib *d = p->o.calib;
+    bool moment = (p->o.method->needs & INFQ_NEEDS_MOMENT) != 0;
+    infq_config c;
+    uint64_t src, out, n = 0, widest = 0, chunk, tokens = (uint64_t)(d->window * d->n_windows);
+
+    INFQ_TRY(infq_config_read(p->ck, &c, err));
+    largest_block(p, c.n_layers, &src, &out);
+    for (int s = 0; s < INFQ_SITE_COUNT; s++) {
+        uint64_t w = (uint64_t)infq_site_width(&c, (infq_site)s);
+        n += 12 * w + (moment ? 8 * w * w + 2 * w * w : 0); // sums, second moments, packed factor
+        widest = w > widest ? w : widest;
+    }
+    n += moment ? 8 * widest * widest + 512 * widest : 0;   // the matrix being factored
+    n += 4 * (tokens + (uint64_t)d->window) * (uint64_t)c.hidden;
+    n += (uint64_t)(moment ? 2 : 1) * (uint64_t)ROW_BYTES + (uint64_t)p->threads * 3 * 32 * 4 * widest;
+    // The engine: a chunk's buffers, the hook's copy, decoded tiles of each thread and oneDNN's copies of them, the cache of one window.
+    chunk = (uint64_t)(d->window < 512 ? d->window : 512);
+    n += 4 * chunk * (uint64_t)(2 * c.hidden + 2 * (c.n_heads + c.n_kv_heads) * c.head_dim + 2 * c.ffn) + 4 * 512 * widest;
+    n += (uint64_t)p->threads * (4 * 96 * widest + ((uint64_t)2 << 20)) + infq_model_kv_bytes(&c, d->window);
+    *bytes = n + src + out;
+    return INFQ_E_OK;
+}
+
 static infq_status open_all(calibration *c, infq_err *err)
 {
     const infq_calib *d = c->p->o.calib;

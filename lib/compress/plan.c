@@ -149,15 +149,17 @@ infq_status infq_plan_memory(infq_plan *p, infq_err *err)
 {
     // Heap that grows while running: hash states, folder tables, verification. Measured.
     const uint64_t rest = (uint64_t)1 << 20;
-    uint64_t now = infq_mem_rss_now();
+    uint64_t now = infq_mem_rss_now(), calibrate = 0;
 
+    if (p->o.calib)
+        INFQ_TRY(infq_calibrate_bytes(p, &calibrate, err));
     p->chunk_bytes = DEFAULT_CHUNK;
     measure(p);
     while (p->o.mem_limit && now + rest + working_bytes(p) > p->o.mem_limit && p->chunk_bytes > (size_t)64 << 10) {
         p->chunk_bytes /= 2;
         measure(p);
     }
-    p->peak_bytes = now + rest + working_bytes(p);
+    p->peak_bytes = now + rest + (calibrate > working_bytes(p) ? calibrate : working_bytes(p));
     if (p->o.mem_limit && p->peak_bytes > p->o.mem_limit)
         return infq_err_set(err, INFQ_E_NOMEM, "needs %llu bytes of memory, --mem-limit allows %llu",
                             (unsigned long long)p->peak_bytes, (unsigned long long)p->o.mem_limit);

@@ -15,6 +15,8 @@ infq_status infq_plan_meta(const infq_plan *p, infq_plan_meta_fn fn, void *ctx, 
 infq_status infq_plan_shard_path(const infq_plan *p, size_t i, char **out, infq_err *err);
 /* Chunk size, scratch and peak memory; NOMEM above the limit. */
 infq_status infq_plan_memory(infq_plan *p, infq_err *err);
+/* What calibration holds at its highest, in addition to what the process held before. */
+infq_status infq_calibrate_bytes(const infq_plan *p, uint64_t *bytes, infq_err *err);
 /* Needed and free bytes; NOSPACE. */
 infq_status infq_plan_disk(infq_plan *p, infq_err *err);
 

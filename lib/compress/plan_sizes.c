@@ -293,6 +293,9 @@ static double estimate(const infq_plan *p)
     double write = (double)p->bytes_out / 1.0e9, verify = (double)p->weights_quantized * 4e-9;
     double spread = (hash + compute + write) / p->threads;
 
+    // Two forward passes and the second moments, at the rate of F32 products.
+    if (p->o.calib)
+        spread += 4.5 * (double)(p->o.calib->window * p->o.calib->n_windows) * (double)p->weights_quantized / (1.4e11 * p->threads);
     return (spread > hash ? spread : hash) + verify / p->threads;
 }
 
