@@ -61,7 +61,7 @@ infq_status infq_quant_job_init(const infq_quant_spec *s, int64_t n_rows, quant_
     // rounding of BF16 scales inside 0.7 .. 15/14 of the plain scale.
     job->search = s->range == INFQ_RANGE_SEARCH && job->group_rows == 1 && (c->elem == INFQ_ELEM_U4 || job->fp8);
     job->given = s->range == INFQ_RANGE_GIVEN;
-    job->f_lo = 0.705f;
+    job->f_lo = s->weight ? 0.55f : 0.705f; // columns that matter little may be cut off
     job->f_hi = job->fp8 || job->asym ? 1.015f : 1.085f;
     job->n_groups = (s->n_cols + job->group_cols - 1) / job->group_cols;
     job->row_bytes = infq_codec_row_bytes(c, s->n_cols);

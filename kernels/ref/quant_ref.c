@@ -226,7 +226,7 @@ static float range_of(const infq_quant_spec *spec, const limits *l, const float 
                       int64_t col, int64_t n, float *buf, float *zero)
 {
     float mn = 0.0f, mx = 0.0f, top, total = 0.0f, s0;
-    group g = { buf, buf + n, n, &spec->codec, 1.0f, 0.0f, 0.705f, l->f_hi, l->lo, l->hi };
+    group g = { buf, buf + n, n, &spec->codec, 1.0f, 0.0f, spec->weight ? 0.55f : 0.705f, l->f_hi, l->lo, l->hi };
 
     for (int64_t r = row0; r < row1; r++)
         for (int64_t j = 0; j < n; j++) {

@@ -31,8 +31,8 @@ typedef struct {
  * before codes are computed; a scale that would round to 0 is raised to the smallest positive value of its type; all-zero
  * groups get scale 2^-20 and decode to exact zeros. RTN: largest magnitude / 7.5 (U4), / 127.5 (U8), / 127 (I8, codes
  * -127..127), / 448 (E4M3); asymmetric: (max - min) / (2^b - 1), the better of the two whole zero points. SEARCH (U4 and E4M3
- * with group_rows 1; elsewhere the same as RTN) takes the trial scale of 0.705 to 1.085 (asymmetric and E4M3: to 1.015) of
- * that with the least sum u (w - w^)^2, never a worse one. GIVEN: scales and zeros of `out` are read, only codes are made.
+ * with group_rows 1; elsewhere the same as RTN) takes the trial scale of 0.705 (with `weight`: 0.55) to 1.085
+ * (asymmetric and E4M3: to 1.015) of that with the least sum u (w - w^)^2, never a worse one. GIVEN: scales and zeros of `out` are read, only codes are made.
  * Bytes and figures do not depend on threads or CPU level. Parallel over rows. NUMERIC when a scale overflows its type,
  * UNSUPPORTED for other codecs. Sources: algorithms.md 1.1, 1.2, 2.10; docs/methods/rtn.md, docs/methods/search.md. */
 infq_status infq_quant_rows(const infq_quant_spec *s, const float *x, int64_t n_rows, infq_quant_out *out, infq_err *err);
