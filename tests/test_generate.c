@@ -40,7 +40,7 @@ typedef struct {
     const char *prompts[MAX_PROMPTS];
     char *texts[MAX_PROMPTS];
     infq_ids ids[MAX_PROMPTS];
-    infq_stop stop[MAX_PROMPTS];
+    infq_finish stop[MAX_PROMPTS];
     int64_t n_prompt[MAX_PROMPTS], n_cut[MAX_PROMPTS], last;
     char request[MAX_PROMPTS][17];
 } talk;
@@ -275,7 +275,7 @@ START_TEST(text_ends_at_stops_that_cross_tokens)
         o.stops = stops;
         o.n_stops = 2;
         cut = ask(&o, 1, 1);
-        ck_assert_int_eq(cut.stop[0], INFQ_STOP_STRING);
+        ck_assert_int_eq(cut.stop[0], INFQ_FINISH_STRING);
         ck_assert_uint_eq(strlen(cut.texts[0]), (size_t)(found - free_run.texts[0]));
         ck_assert_uint_lt(cut.ids[0].n, free_run.ids[0].n);
         talk_free(&cut);
@@ -296,7 +296,7 @@ START_TEST(length_and_window_are_kept)
     t = ask(&o, 7, 1);
     ck_assert_int_eq(t.n_prompt[0], 15);
     ck_assert_int_gt(t.n_cut[0], 0);
-    ck_assert(t.stop[0] == INFQ_STOP_EOS || t.ids[0].n == 5);
+    ck_assert(t.stop[0] == INFQ_FINISH_EOS || t.ids[0].n == 5);
     talk_free(&t);
     o.max_tokens = 20;
     t = (talk){ .n = 1, .prompts = { "a" } };

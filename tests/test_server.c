@@ -379,7 +379,7 @@ END_TEST
 
 typedef struct {
     char texts[4][80];
-    infq_stop stop[4];
+    infq_finish stop[4];
     int64_t n_tokens[4], n;
 } heard;
 
@@ -423,14 +423,14 @@ START_TEST(texts_come_in_order_and_are_cut_at_stops)
     ck_assert_int_eq(h.n, 4);
     ck_assert_str_eq(h.texts[0], "text p0");
     ck_assert_str_eq(h.texts[3], "text p3");
-    ck_assert_int_eq(h.stop[0], INFQ_STOP_LENGTH);
+    ck_assert_int_eq(h.stop[0], INFQ_FINISH_LENGTH);
     ck_assert_str_eq(shared->last_path, "/v1/completions");
     ck_assert_str_eq(shared->last_auth, "Authorization: Bearer secret");
     ck_assert_ptr_nonnull(strstr(shared->last_body, "\"max_tokens\":9"));
     memset(&h, 0, sizeof(h));
     ck_ok(infq_server_generate(s, true, "be brief", 0, 2, &g, &sink, &err), err);
     ck_assert_str_eq(h.texts[1], "chat p1");
-    ck_assert_int_eq(h.stop[1], INFQ_STOP_STRING);
+    ck_assert_int_eq(h.stop[1], INFQ_FINISH_STRING);
     ck_assert_int_eq(h.n_tokens[1], 7);
     ck_assert_str_eq(shared->last_path, "/v1/chat/completions");
     ck_assert_ptr_nonnull(strstr(shared->last_body, "\"role\":\"system\",\"content\":\"be brief\""));

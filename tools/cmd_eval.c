@@ -46,6 +46,22 @@ static const opt_row rows[] = {
     { "alpha", 0, OPT_F64, "A", "one-sided error rate of either verdict (0.05)", AT(alpha), 1e-9, 0.5 },
     { "power", 0, OPT_F64, "P", "of the plan for more items (0.8)", AT(power), 0.5, 0.999999 },
     { "metric", 0, OPT_STR, "NAME", "that decides: acc, acc_norm, acc_bytes (the task's own)", AT(metric), 0, 0 },
+    { "chat", 0, OPT_STR, "RULE", "prompts of generation through the chat template: task (as it says), always, never", AT(chat), 0, 0 },
+    { "system", 0, OPT_STR, "TEXT", "system message in front of such prompts", AT(system), 0, 0 },
+    { "reasoning", 0, OPT_STR, "RULE", "strip what stands between <think> and </think> before answers are taken, or keep (strip)",
+      AT(reasoning), 0, 0 },
+    { "max-tokens", 0, OPT_I64, "N", "of a generated text (the task's)", AT(max_tokens), 1, 1e6 },
+    { "temperature", 0, OPT_F64, "X", "of generation; 0 takes the likeliest token (0)", AT(temperature), 0, 100 },
+    { "top-k", 0, OPT_I64, "N", "sample from the N likeliest tokens (0: all)", AT(top_k), 0, 1e6 },
+    { "top-p", 0, OPT_F64, "X", "sample from the likeliest tokens that sum to X (1: all)", AT(top_p), 1e-6, 1 },
+    { "seed", 0, OPT_I64, "N", "of the sampling (1)", AT(seed), 0, 9e15 },
+    { "export", 0, OPT_STR, "PATH", "write generated texts as completions, one JSON object a line: a file for one task,\n"
+      "otherwise a folder", AT(export), 0, 0 },
+    { "server", 0, OPT_STR, "URL", "an OpenAI-compatible server in place of MODEL; INFQ_API_KEY is its key, if set", AT(server), 0, 0 },
+    { "model", 0, OPT_STR, "NAME", "what the server calls its model", AT(model), 0, 0 },
+    { "parallel", 0, OPT_I64, "N", "requests to the server at a time (8)", AT(parallel), 1, 256 },
+    { "rate", 0, OPT_F64, "X", "requests a second at most (0: no limit)", AT(rate), 0, 1e6 },
+    { "retries", 0, OPT_I64, "N", "of a request that the server or the network refused for now (6)", AT(retries), 0, 1000 },
     { "bench", 0, OPT_LIST, "FILE", "speed of a model, as infbench --json printed it; may be repeated", AT(benches), 0, 0 },
     { "speed", 0, OPT_FLAG, NULL, "measure the speed of each model here, one request at a time", AT(speed), 0, 0 },
     { "json", 0, OPT_FLAG, NULL, "one JSON object on standard output", AT(json), 0, 0 },
@@ -56,7 +72,7 @@ const opt_spec cmd_eval_spec = {
     "One model: scores. Several: each against the first, with paired intervals. Two: ORIGINAL and\n"
     "COMPRESSED, with a verdict. Exit code: 0 done or pass, 1 fail, 6 undecided, 3 not comparable.\n"
     "infeval gate ORIGINAL_ITEMS COMPRESSED_ITEMS decides on stored items.",
-    rows, sizeof(rows) / sizeof(rows[0]), 1, EVAL_MAX_MODELS,
+    rows, sizeof(rows) / sizeof(rows[0]), 0, EVAL_MAX_MODELS,
 };
 
 static infq_status add_reference(eval_run *r, const char *path, infq_err *err)
@@ -106,6 +122,12 @@ static infq_status read_inputs(eval_run *r, infq_err *err)
         return infq_err_set(err, INFQ_E_USAGE, "--metrics kld needs a text: --ppl FILE or --tasks FILE.txt");
     for (int i = 0; i < o->references.n; i++)
         INFQ_TRY(add_reference(r, o->references.v[i], err));
+    for (int i = 0; i < r->n_tasks && r->n_models > 1; i++) {
+        const infq_task_generation *g = infq_task_generation_of(r->tasks[i].task);
+        if (g && !infq_answers_judges(g->extract))
+            return infq_err_set(err, INFQ_E_USAGE, "%s is judged elsewhere: one model at a time with --items and --export, then infeval "
+                                "import and infeval gate", infq_task_name(r->tasks[i].task));
+    }
     if (r->n_tasks == 0 && r->n_texts == 0)
         return infq_err_set(err, INFQ_E_USAGE, "nothing to evaluate: give --tasks, --ppl or --reference");
     return 0;
@@ -158,20 +180,22 @@ static infq_status first_ids(const eval_run *r, const eval_model *l, eval_task *
     return st;
 }
 
-infq_status eval_items_open(eval_run *r, int m, const eval_model *l, eval_task *t, infq_item_log **out, infq_err *err)
+infq_status eval_items_open(eval_run *r, int m, const eval_model *l, eval_task *t, const char *settings, infq_item_log **out,
+                            infq_err *err)
 {
     infq_item_key key;
     char path[4096];
 
     memset(&key, 0, sizeof(key));
     snprintf(key.model, sizeof(key.model), "%s", r->names[m]);
-    memcpy(key.model_digest, l->digest, sizeof(key.model_digest));
+    if (l)
+        memcpy(key.model_digest, l->digest, sizeof(key.model_digest));
     snprintf(key.tokenizer, sizeof(key.tokenizer), "%s", r->tokenizer[m]);
     snprintf(key.task, sizeof(key.task), "%s", infq_task_name(t->task));
     snprintf(key.task_digest, sizeof(key.task_digest), "%s", infq_task_digest(t->task));
     snprintf(key.metric, sizeof(key.metric), "%s", infq_task_metric(t->task));
-    snprintf(key.settings, sizeof(key.settings), "%s", r->settings);
-    if (m == 0)
+    snprintf(key.settings, sizeof(key.settings), "%s", settings);
+    if (m == 0 && l && infq_task_kind_of(t->task) != INFQ_TASK_GENERATE)
         INFQ_TRY(first_ids(r, l, t, err));
     INFQ_TRY(infq_items_new(&key, &t->items[m], err));
     if (!r->o->items)
@@ -186,20 +210,44 @@ infq_status eval_items_open(eval_run *r, int m, const eval_model *l, eval_task *
     return 0;
 }
 
-static infq_status score_one(eval_run *r, int m, const eval_model *l, eval_task *t, const infq_log *log, infq_err *err)
+/* What is not there yet, by the model or by the server. */
+static infq_status score_rest(const eval_run *r, const eval_model *l, infq_server *server, eval_writing *w, eval_task *t,
+                              infq_items *items, infq_item_log *out, infq_err *err)
 {
     infq_score_options so = infq_score_options_default();
+    int64_t across = 0;
+
+    if (infq_task_kind_of(t->task) == INFQ_TASK_GENERATE)
+        return infq_generate_task(&w->by, t->task, &w->o, items, out, err);
+    if (server) {
+        INFQ_TRY(infq_server_score_task(server, t->task, items, out, &across, err));
+        if (across > 0)
+            infq_warn(r->log, "%s: %lld tokens reach across the end of a context and count as continuation",
+                      infq_task_name(t->task), (long long)across);
+        return 0;
+    }
+    so.bos = r->bos;
+    so.batch = r->o->batch;
+    so.log = r->log;
+    return infq_score_task(l->model, l->tok, t->task, &so, items, out, err);
+}
+
+infq_status eval_score_one(eval_run *r, int m, const eval_model *l, infq_server *server, eval_task *t, infq_err *err)
+{
+    eval_writing w = { .chat = NULL };
+    char settings[sizeof(r->settings)];
     infq_item_log *out = NULL;
     infq_err other;
     infq_status st, closed;
 
-    so.bos = r->bos;
-    so.batch = r->o->batch;
-    so.log = log;
-    st = eval_items_open(r, m, l, t, &out, err);
+    memcpy(settings, r->settings, sizeof(settings));
+    if (infq_task_kind_of(t->task) == INFQ_TASK_GENERATE)
+        INFQ_TRY(eval_writing_open(r, m, l, server, t->task, &w, settings, sizeof(settings), err));
+    st = eval_items_open(r, m, l, t, settings, &out, err);
     if (!st)
-        st = infq_score_task(l->model, l->tok, t->task, &so, t->items[m], out, err);
+        st = score_rest(r, l, server, &w, t, t->items[m], out, err);
     closed = infq_item_log_close(out, &other);
+    eval_writing_close(&w);
     if (!st && closed) {
         *err = other;
         st = closed;
@@ -255,10 +303,10 @@ static infq_status take_tokenizer(eval_run *r, int m, const eval_model *l, infq_
     return 0;
 }
 
-static infq_status measure_tasks(eval_run *r, int m, const eval_model *l, const infq_log *log, infq_err *err)
+static infq_status measure_tasks(eval_run *r, int m, const eval_model *l, infq_err *err)
 {
     for (int i = 0; i < r->n_tasks; i++)
-        INFQ_TRY(score_one(r, m, l, &r->tasks[i], log, err));
+        INFQ_TRY(eval_score_one(r, m, l, NULL, &r->tasks[i], err));
     return 0;
 }
 
@@ -288,7 +336,7 @@ static infq_status measure(eval_run *r, infq_backend *be, const infq_log *log, i
     INFQ_TRY(eval_model_open(r->paths[0], be, log, digest, &base, err));
     st = take_tokenizer(r, 0, &base, err);
     if (!st && !r->o->sequential)
-        st = measure_tasks(r, 0, &base, log, err);
+        st = measure_tasks(r, 0, &base, err);
     if (!st)
         st = eval_cost_measure(r, 0, &base, be, log, err);
     if (!st)
@@ -302,7 +350,7 @@ static infq_status measure(eval_run *r, infq_backend *be, const infq_log *log, i
         if (!st && r->o->sequential)
             st = eval_sequential(r, &base, &other, log, err);
         else if (!st)
-            st = measure_tasks(r, m, &other, log, err);
+            st = measure_tasks(r, m, &other, err);
         if (!st)
             st = eval_cost_measure(r, m, &other, be, log, err);
         if (!st)
@@ -407,6 +455,9 @@ static infq_status check_options(const eval_run *r, infq_err *err)
 {
     if (r->o->sequential && (r->n_models != 2 || r->n_tasks == 0))
         return infq_err_set(err, INFQ_E_USAGE, "--sequential compares two models on tasks: give ORIGINAL, COMPRESSED and --tasks");
+    for (int i = 0; i < r->n_tasks && r->o->sequential; i++)
+        if (infq_task_kind_of(r->tasks[i].task) == INFQ_TASK_GENERATE)
+            return infq_err_set(err, INFQ_E_USAGE, "--sequential scores likelihoods, %s generates", infq_task_name(r->tasks[i].task));
     if (r->o->noise.n > 0 && r->n_models < 2)
         return infq_err_set(err, INFQ_E_USAGE, "--noise is for comparing models: give the original and another");
     return 0;
@@ -419,10 +470,16 @@ static infq_status evaluate(eval_run *r, infq_buf *doc, infq_err *err)
 
     INFQ_TRY(read_inputs(r, err));
     INFQ_TRY(check_options(r, err));
-    INFQ_TRY(infq_backend_open(r->o->backend, &be, err));
-    eval_settings(be, r->o->bos, r->settings, sizeof(r->settings));
-    st = measure(r, be, r->log, err);
-    infq_backend_close(be);
+    if (r->o->server) {
+        st = eval_server_measure(r, err);
+    } else {
+        INFQ_TRY(infq_backend_open(r->o->backend, &be, err));
+        eval_settings(be, r->o->bos, r->settings, sizeof(r->settings));
+        st = measure(r, be, r->log, err);
+        infq_backend_close(be);
+    }
+    if (!st)
+        st = eval_export(r, err);
     if (!st)
         st = compare(r, err);
     if (!st)
@@ -430,9 +487,21 @@ static infq_status evaluate(eval_run *r, infq_buf *doc, infq_err *err)
     return st;
 }
 
+static infq_status check_models(const eval_options *o, int n, infq_err *err)
+{
+    if (!o->server && o->model)
+        return infq_err_set(err, INFQ_E_USAGE, "--model names a server's model: --server is missing");
+    if (!o->server)
+        return n > 0 ? 0 : infq_err_set(err, INFQ_E_USAGE, "MODEL is missing (infeval --help)");
+    if (!o->model)
+        return infq_err_set(err, INFQ_E_USAGE, "--server needs --model NAME, what the server calls its model");
+    return n == 0 ? 0 : infq_err_set(err, INFQ_E_USAGE, "--server stands in place of MODEL; compare with infeval gate on stored items");
+}
+
 int cmd_eval(int argc, char **argv)
 {
-    eval_options o = { .bos = "model", .shots = -1, .fewshot_seed = -1, .backend = "auto", .margin = NAN, .alpha = NAN, .power = NAN };
+    eval_options o = { .bos = "model", .shots = -1, .fewshot_seed = -1, .backend = "auto", .margin = NAN, .alpha = NAN, .power = NAN,
+                       .chat = "task", .reasoning = "strip", .top_p = 1, .seed = 1, .parallel = 8, .retries = 6 };
     eval_run *r = NULL;
     infq_buf doc;
     cmd_sink sink;
@@ -446,13 +515,12 @@ int cmd_eval(int argc, char **argv)
         return cmd_fail(EVAL_NAME, &err);
     if (done)
         return 0;
-    if (infq_mem_new(1, sizeof(*r), "run", (void **)&r, &err))
+    if (check_models(&o, n_args, &err) || infq_mem_new(1, sizeof(*r), "run", (void **)&r, &err))
         return cmd_fail(EVAL_NAME, &err);
-    memset(r, 0, sizeof(*r));
     r->o = &o;
     r->policy_late = -1;
-    r->n_models = n_args;
-    memcpy(r->paths, argv, (size_t)n_args * sizeof(*argv));
+    r->n_models = o.server ? 1 : n_args;
+    memcpy(r->paths, o.server ? (char **)&o.model : argv, (size_t)r->n_models * sizeof(*argv));
     name_models(r);
     infq_par_threads_set((int)o.threads);
     infq_buf_init(&doc);

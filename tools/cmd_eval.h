@@ -4,6 +4,7 @@
 
 #include "lib/base/json.h"
 #include "lib/eval/decide.h"
+#include "lib/eval/generate_task.h"
 #include "lib/eval/kld.h"
 #include "lib/eval/ppl.h"
 #include "lib/eval/reference.h"
@@ -18,6 +19,9 @@
 typedef struct {
     opt_list tasks, data, ppl, metrics, references, benches;
     const char *convention, *bos, *metric, *items, *backend; /* convention NULL: the task's, gptq for files */
+    const char *chat, *system, *reasoning, *export, *server, *model; /* of generation; a server in place of models */
+    int64_t max_tokens, top_k, seed, parallel, retries;
+    double temperature, top_p, rate;
     int64_t window, tokens, limit, batch, threads;
     int64_t shots, fewshot_seed, rotate; /* infq_task_options; -1, -1, 0 unless asked */
     opt_list noise;
@@ -119,7 +123,23 @@ void eval_dirs_of(const opt_list *given, eval_dirs *out);
 /* fn on every task that a name means: a task, group or suite, or a manifest file, which is read in. */
 typedef infq_status (*eval_manifest_fn)(void *ctx, const infq_manifest *m, infq_err *err);
 infq_status eval_catalog_each(infq_catalog *c, const char *name, eval_manifest_fn fn, void *ctx, infq_err *err);
-/* cmd_eval.c: frees r too. */
+/* cmd_eval_write.c: a generation task's text by a model (l), or by a server if that is not NULL. open appends what its items depend on to
+ * settings. */
+typedef struct {
+    infq_writer by;
+    infq_chat *chat;
+    infq_generate_task_options o;
+} eval_writing;
+infq_status eval_writing_open(const eval_run *r, int m, const eval_model *l, infq_server *server, const infq_task *task, eval_writing *out,
+                              char *settings, size_t cap, infq_err *err);
+void eval_writing_close(eval_writing *w);
+/* Completions of --export, when all is scored. */
+infq_status eval_export(const eval_run *r, infq_err *err);
+/* Scores the tasks of r on the server that the options name, as model 0. */
+infq_status eval_server_measure(eval_run *r, infq_err *err);
+
+/* cmd_eval.c: the items of model m and task t, what is stored taken over, the rest scored by l or the server; frees r too. */
+infq_status eval_score_one(eval_run *r, int m, const eval_model *l, infq_server *server, eval_task *t, infq_err *err);
 void eval_run_free(eval_run *r);
 
 /* cmd_eval_report.c */
@@ -149,6 +169,9 @@ void eval_cost_json(const eval_cost *c, infq_jw *w);
 /* Mean of the metrics that decide, NAN without tasks. */
 double eval_mean_score(const eval_run *r, int m);
 
+/* cmd_eval_import.c */
+int cmd_eval_import(int argc, char **argv);
+
 /* cmd_eval_report_page.c */
 int cmd_eval_report_page(int argc, char **argv);
 
@@ -160,7 +183,8 @@ int cmd_eval_plan(int argc, char **argv);
 /* cmd_eval_sequential.c: all tasks of model 0 and model 1, in turn, until the policy's rule stops; items are then in r, in the order of the schedule. */
 infq_status eval_sequential(eval_run *r, const eval_model *a, const eval_model *b, const infq_log *log, infq_err *err);
 /* cmd_eval.c: opens the items (and their file) of model m and task t; then scores it with `so`'s order and hook. */
-infq_status eval_items_open(eval_run *r, int m, const eval_model *l, eval_task *t, infq_item_log **out, infq_err *err);
+infq_status eval_items_open(eval_run *r, int m, const eval_model *l, eval_task *t, const char *settings, infq_item_log **out,
+                            infq_err *err);
 
 /* cmd_eval_reference.c */
 int cmd_eval_reference(int argc, char **argv);

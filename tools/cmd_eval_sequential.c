@@ -113,7 +113,7 @@ static infq_status prepare(sequential *q, infq_err *err)
     for (int k = 0; k < n; k++) {
         INFQ_TRY(infq_mem_new((size_t)sizes[k], sizeof(**q->d), "differences", (void **)&q->d[k], err));
         for (int m = 0; m < 2; m++)
-            INFQ_TRY(eval_items_open(r, m, q->models[m], &r->tasks[k], &q->logs[m][k], err));
+            INFQ_TRY(eval_items_open(r, m, q->models[m], &r->tasks[k], r->settings, &q->logs[m][k], err));
     }
     return 0;
 }

@@ -9,6 +9,7 @@
 static const cmd_row rows[] = {
     { "fetch", "data of tasks by their published addresses", cmd_eval_fetch },
     { "gate", "the verdict on stored items", cmd_eval_gate },
+    { "import", "scores given elsewhere into an item file", cmd_eval_import },
     { "diagnose", "where a compressed model loses", cmd_eval_diagnose },
     { "noise", "run-to-run noise of a model's own scores", cmd_eval_noise },
     { "plan", "items and runs that a verdict needs", cmd_eval_plan },

@@ -162,6 +162,14 @@ const char *infq_answers_name(int i)
     return rules[i].name;
 }
 
+bool infq_answers_judges(const char *name)
+{
+    for (int i = 0; i < N_RULES; i++)
+        if (strcmp(rules[i].name, name) == 0)
+            return rules[i].metric[0] != '\0';
+    return false;
+}
+
 const char *infq_answers_metric(const infq_answers *a)
 {
     return a->rule.metric;
@@ -227,7 +235,7 @@ infq_status infq_answers_judge(infq_answers *a, infq_items *s, infq_item *it, co
     it->n_metrics = 0;
     INFQ_TRY(infq_items_text(s, target, strlen(target), &it->target, err));
     INFQ_TRY(a->rule.judge(a, s, it, &g, err));
-    infq_item_metric_add(it, "truncated", strcmp(it->stop, infq_stop_name(INFQ_STOP_LENGTH)) == 0);
+    infq_item_metric_add(it, "truncated", strcmp(it->stop, infq_finish_name(INFQ_FINISH_LENGTH)) == 0);
     infq_item_metric_add(it, "length", (double)it->n_tokens[0]);
     return INFQ_E_OK;
 }

@@ -33,6 +33,8 @@ typedef struct infq_answers infq_answers;
  * expression. */
 infq_status infq_answers_open(const char *name, const infq_answer_regex *regex, infq_answers **out, infq_err *err);
 void infq_answers_close(infq_answers *a);
+/* Whether the row judges here; code and judge do not. */
+bool infq_answers_judges(const char *name);
 int infq_answers_count(void);
 const char *infq_answers_name(int i);
 const char *infq_answers_metric(const infq_answers *a); /* the one that decides; "" where nothing is judged */

@@ -19,16 +19,16 @@
 
 static const char *const stop_names[] = { "eos", "stop", "length" };
 
-const char *infq_stop_name(infq_stop s)
+const char *infq_finish_name(infq_finish s)
 {
     return stop_names[s];
 }
 
-bool infq_stop_find(const char *name, infq_stop *out)
+bool infq_finish_find(const char *name, infq_finish *out)
 {
     for (int i = 0; i < 3; i++) {
         if (strcmp(name, stop_names[i]) == 0) {
-            *out = (infq_stop)i;
+            *out = (infq_finish)i;
             return true;
         }
     }
@@ -51,7 +51,7 @@ typedef struct {
     infq_rng rng;
     infq_tok_stream stream;
     infq_buf raw;             /* text with special tokens, to look for stops */
-    infq_stop stop;
+    infq_finish stop;
     bool finished;
     char request[17];
 } slot;
@@ -240,7 +240,7 @@ static infq_status take(generator *g, slot *s, int32_t id, infq_err *err)
     bool stopped = false;
 
     if (infq_config_is_eos(infq_model_config(g->m), id)) {
-        s->stop = INFQ_STOP_EOS;
+        s->stop = INFQ_FINISH_EOS;
         s->finished = true;
         return INFQ_E_OK;
     }
@@ -253,10 +253,10 @@ static infq_status take(generator *g, slot *s, int32_t id, infq_err *err)
         infq_cut_at_stop(s->raw.data, s->raw.n, g->o->stops, g->o->n_stops, &stopped);
     }
     if (stopped) {
-        s->stop = INFQ_STOP_STRING;
+        s->stop = INFQ_FINISH_STRING;
         s->finished = true;
     } else if ((int64_t)(s->ids.n - s->n_prompt) >= g->o->max_tokens) {
-        s->stop = INFQ_STOP_LENGTH;
+        s->stop = INFQ_FINISH_LENGTH;
         s->finished = true;
     }
     return INFQ_E_OK;

@@ -10,12 +10,12 @@
 #include "lib/eval/score.h"
 
 typedef enum {
-    INFQ_STOP_EOS,     /* the model ended the text */
-    INFQ_STOP_STRING,  /* a stop string occurred */
-    INFQ_STOP_LENGTH   /* max_tokens, or the model's window: the answer is truncated */
-} infq_stop;
-const char *infq_stop_name(infq_stop s); /* "eos", "stop", "length" */
-bool infq_stop_find(const char *name, infq_stop *out);
+    INFQ_FINISH_EOS,     /* the model ended the text */
+    INFQ_FINISH_STRING,  /* a stop string occurred */
+    INFQ_FINISH_LENGTH   /* max_tokens, or the model's window: the answer is truncated */
+} infq_finish;
+const char *infq_finish_name(infq_finish s); /* "eos", "stop", "length" */
+bool infq_finish_find(const char *name, infq_finish *out);
 
 typedef struct {
     infq_bos bos;
@@ -39,7 +39,7 @@ typedef struct {
     const int32_t *tokens;       /* generated, the stop's included, the end-of-sequence token apart; NULL from a server */
     int64_t n_tokens;
     int64_t n_prompt, n_cut;     /* tokens fed; tokens that were cut from the front of the prompt */
-    infq_stop stop;
+    infq_finish stop;
     const char *request;         /* first 16 hex digits of SHA-256 over what was asked */
 } infq_generated;
 

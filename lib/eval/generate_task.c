@@ -63,7 +63,7 @@ static infq_status take_text(void *ctx, const infq_generated *g, infq_err *err)
 {
     writing *x = ctx;
     const infq_doc *d = infq_task_get(x->task, g->index);
-    const char *stop = infq_stop_name(g->stop);
+    const char *stop = infq_finish_name(g->stop);
     size_t from = x->o->think_close ? infq_strip_reasoning(g->text, g->n_text, x->o->think_open, x->o->think_close) : 0;
     infq_item *it;
 
@@ -123,7 +123,7 @@ infq_generate_counts infq_generate_count(const infq_items *items)
         infq_item_metric_get(it, "invalid", &invalid);
         infq_item_metric_get(it, "empty", &invalid);
         c.invalid += invalid != 0;
-        c.truncated += strcmp(it->stop, infq_stop_name(INFQ_STOP_LENGTH)) == 0;
+        c.truncated += strcmp(it->stop, infq_finish_name(INFQ_FINISH_LENGTH)) == 0;
         c.cut += it->cut > 0;
         c.length += (double)it->n_tokens[0] / (double)c.n;
     }

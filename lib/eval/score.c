@@ -475,6 +475,8 @@ infq_status infq_score_task(infq_model *m, const infq_tokenizer *tok, const infq
     bool stop = false;
     infq_status st;
 
+    if (infq_task_kind_of(task) == INFQ_TASK_GENERATE)
+        return infq_err_set(err, INFQ_E_UNSUPPORTED, "%s generates text, which has no log-likelihoods", infq_task_name(task));
     if (s.limit <= 0 || s.limit > infq_model_config(m)->max_positions)
         s.limit = infq_model_config(m)->max_positions;
     if (same_order(o, task, items, total, err))

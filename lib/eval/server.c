@@ -298,8 +298,8 @@ static infq_status take_text(void *ctx, int64_t i, const cJSON *reply, infq_err 
     g.n_text = infq_cut_at_stop(g.text, strlen(g.text), x->o->stops, x->o->n_stops, &stopped);
     g.n_tokens = g.n_tokens < 0 ? 0 : g.n_tokens;
     g.n_prompt = g.n_prompt < 0 ? 0 : g.n_prompt;
-    g.stop = stopped ? INFQ_STOP_STRING
-             : cJSON_IsString(why) && strcmp(why->valuestring, "length") == 0 ? INFQ_STOP_LENGTH : INFQ_STOP_EOS;
+    g.stop = stopped ? INFQ_FINISH_STRING
+             : cJSON_IsString(why) && strcmp(why->valuestring, "length") == 0 ? INFQ_FINISH_LENGTH : INFQ_FINISH_EOS;
     g.request = request;
     INFQ_TRY(x->sink->done(x->sink->ctx, &g, err));
     infq_progress(infq_server_options_of(x->s)->log, x->o->what ? x->o->what : "text", (uint64_t)(i + 1), (uint64_t)x->n);

@@ -1,0 +1,1 @@
+infq generate "$ROOT/evals/demo-model" --chat --prompt hi
