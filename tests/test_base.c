@@ -29,14 +29,47 @@ END_TEST
 START_TEST(err_cuts_what_is_too_long)
 {
     infq_err err;
-    char text[400];
+    char text[900];
 
     memset(text, 'x', sizeof(text));
-    text[399] = '\0';
+    text[899] = '\0';
     infq_err_set(&err, INFQ_E_IO, "%s", text);
     ck_assert_uint_eq(strlen(err.msg), sizeof(err.msg) - 1);
     infq_err_in(&err, "%s", text);
     ck_assert_uint_lt(strlen(err.msg), sizeof(err.msg));
+}
+END_TEST
+
+START_TEST(err_keeps_the_beginning_and_the_end_of_what_is_too_long)
+{
+    infq_err err;
+    char path[900];
+    size_t n;
+
+    // two bytes a character, so that a cut may fall inside of one
+    for (size_t i = 0; i + 2 < sizeof(path); i += 2)
+        memcpy(path + i, "\xc3\xa9", 3);
+    for (int shift = 0; shift < 3; shift++) {
+        infq_err_set(&err, INFQ_E_IO, "%.*s%s: no such rule", shift, "/a/", path);
+        n = strlen(err.msg);
+        ck_assert_uint_lt(n, sizeof(err.msg));
+        ck_assert_uint_gt(n, sizeof(err.msg) - 8);
+        ck_assert_uint_eq(infq_utf8_check(err.msg, n), n);
+        ck_assert_ptr_nonnull(strstr(err.msg, " ... "));
+        ck_assert(infq_str_ends(err.msg, ": no such rule"));
+        infq_err_in(&err, "%s", "model b");
+        ck_assert(infq_str_starts(err.msg, "model b: "));
+        ck_assert(infq_str_ends(err.msg, ": no such rule"));
+    }
+}
+END_TEST
+
+START_TEST(err_is_one_line_whatever_a_name_holds)
+{
+    infq_err err;
+
+    infq_err_set(&err, INFQ_E_FORMAT, "tensor a\nb\x1b[31m\x7f: bad");
+    ck_assert_str_eq(err.msg, "tensor a?b?[31m?: bad");
 }
 END_TEST
 
@@ -480,6 +513,19 @@ START_TEST(files_that_are_not_there_are_not_found)
 }
 END_TEST
 
+START_TEST(pipes_are_refused_without_waiting_for_a_writer)
+{
+    char path[512];
+    infq_filemap m;
+    infq_err err;
+
+    snprintf(path, sizeof(path), "%s/pipe", test_tmpdir());
+    ck_assert_int_eq(mkfifo(path, 0600), 0);
+    ck_assert_int_eq(infq_filemap_open(path, &m, &err), INFQ_E_FORMAT);
+    ck_assert(infq_str_ends(err.msg, "not a regular file"));
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("base");
@@ -487,6 +533,8 @@ int main(void)
 
     tcase_add_test(t, err_puts_what_a_caller_knows_in_front);
     tcase_add_test(t, err_cuts_what_is_too_long);
+    tcase_add_test(t, err_keeps_the_beginning_and_the_end_of_what_is_too_long);
+    tcase_add_test(t, err_is_one_line_whatever_a_name_holds);
     tcase_add_test(t, mem_counts_and_fails_the_nth_call);
     tcase_add_test(t, peak_memory_follows_what_was_touched);
     tcase_add_test(t, arena_gives_back_what_came_after_the_mark);
@@ -510,6 +558,7 @@ int main(void)
     tcase_add_test(t, cpu_level_can_be_lowered_but_not_raised);
     tcase_add_test(t, atomic_write_leaves_old_or_new_at_every_failure);
     tcase_add_test(t, files_that_are_not_there_are_not_found);
+    tcase_add_test(t, pipes_are_refused_without_waiting_for_a_writer);
     suite_add_tcase(s, t);
     return test_main(s);
 }

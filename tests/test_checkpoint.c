@@ -1,5 +1,6 @@
 #include "tests/testlib.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -37,7 +38,7 @@ static void put_text(const char *dir, const char *name, const char *s)
 static void put_shard(const char *dir, const char *file, const char *names, const char *note)
 {
     infq_st_layout *l = NULL;
-    char copy[256], *name, *rest = copy;
+    char copy[1024], *name, *rest = copy;
     int64_t shape[1] = { 2 };
     infq_buf b;
 
@@ -369,6 +370,59 @@ START_TEST(dropped_pages_read_the_same_again)
 }
 END_TEST
 
+START_TEST(names_longer_than_the_limit_are_refused)
+{
+    const char *dir = test_tmpdir();
+    infq_checkpoint *ck;
+    char name[INFQ_CK_NAME_MAX + 2];
+
+    memset(name, 'n', sizeof(name));
+    name[INFQ_CK_NAME_MAX + 1] = '\0';
+    put_shard(dir, "x.safetensors", name, NULL);
+    ck_assert_int_eq(infq_checkpoint_open(dir, &sink, &ck, &err), INFQ_E_UNSUPPORTED);
+    ck_assert_ptr_nonnull(strstr(err.msg, "x.safetensors"));
+    ck_assert_ptr_nonnull(strstr(err.msg, "481 bytes, at most 480"));
+    name[INFQ_CK_NAME_MAX] = '\0';
+    put_shard(dir, "x.safetensors", name, NULL);
+    infq_checkpoint_close(opened(dir));
+}
+END_TEST
+
+static infq_buf identity(const char *dir)
+{
+    infq_checkpoint *ck = opened(dir);
+    infq_buf b;
+
+    infq_buf_init(&b);
+    ck_ok(infq_checkpoint_identity(ck, &b, &err), err);
+    infq_checkpoint_close(ck);
+    return b;
+}
+
+START_TEST(identity_tells_a_file_from_another_of_the_same_size_and_time)
+{
+    const char *dir = test_tmpdir();
+    const struct timespec then[2] = {{1000, 0}, {1000, 0}};
+    infq_buf a, b;
+
+    for (int round = 0; round < 2; round++) {
+        put_shard(dir, "x.safetensors", "a", NULL);
+        ck_assert_int_eq(utimensat(AT_FDCWD, test_in(dir, "x.safetensors"), then, 0), 0);
+        *(round ? &b : &a) = identity(dir);
+    }
+    ck_assert_str_ne(a.data, b.data);
+    infq_buf_deinit(&a);
+    a = identity(dir);
+    ck_assert_str_eq(a.data, b.data);
+    infq_buf_deinit(&b);
+    put_text(dir, "config.json", "{\"a\":1}");
+    b = identity(dir);
+    ck_assert_str_ne(a.data, b.data);
+    infq_buf_deinit(&a);
+    infq_buf_deinit(&b);
+}
+END_TEST
+
 START_TEST(opening_fails_cleanly_at_every_allocation)
 {
     const char *dir = sharded(GOOD_INDEX);
@@ -426,6 +480,8 @@ int main(void)
     tcase_add_test(f, metadata_of_shards_is_joined_and_differences_are_warned_of);
     tcase_add_test(f, digest_depends_on_names_contents_and_config_only);
     tcase_add_test(f, dropped_pages_read_the_same_again);
+    tcase_add_test(f, names_longer_than_the_limit_are_refused);
+    tcase_add_test(f, identity_tells_a_file_from_another_of_the_same_size_and_time);
     tcase_add_test(f, opening_fails_cleanly_at_every_allocation);
     tcase_add_test(f, folder_of_another_writer_is_read);
     suite_add_tcase(s, i);

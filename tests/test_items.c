@@ -2,8 +2,10 @@
  * and metrics of goldens/evals/stories260k, word_and_byte_counts and multiple_choice_scoring of specs/vectors/statistics.json. */
 #include "tests/testlib.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include "lib/base/str.h"
 #include "lib/eval/corpus.h"
 #include "lib/eval/item.h"
 #include "lib/eval/ppl.h"
@@ -264,15 +266,19 @@ END_TEST
 
 START_TEST(plain_files_get_a_blank_between_context_and_choice)
 {
-    const char *rows = "{\"context\": \"a b\", \"choices\": [\"c\", \" d\", \"\\u00e9t\\u00e9\"], \"gold\": 2}\n\n"
+    // an editor's byte order mark in front
+    const char *rows = "\xef\xbb\xbf{\"context\": \"a b\", \"choices\": [\"c\", \" d\", \"\\u00e9t\\u00e9\"], \"gold\": 2}\n\n"
                        "{\"context\": \"\", \"choices\": [\"c\", \"d\"], \"gold\": 0}\n"
                        "{\"context\": \"a\\n\", \"choices\": [\"c\", \"d\"], \"gold\": 0}\n"
                        "{\"context\": \"a\", \"choices\": [\"c\", \"d\"], \"gold\": 1, \"delimiter\": \"\"}";
     infq_task *t;
     infq_err err;
     const infq_doc *d;
+    bool is_text = true;
 
     ck_ok(infq_task_open(tmp_file("plain.jsonl", rows), 0, &t, &err), err);
+    ck_ok(infq_task_is_text(tmp_file("plain.jsonl", rows), &is_text, &err), err);
+    ck_assert(!is_text);
     ck_assert_str_eq(infq_task_name(t), "plain");
     ck_assert_int_eq(infq_task_count(t), 4);
     d = infq_task_get(t, 0);
@@ -485,6 +491,59 @@ START_TEST(an_item_file_of_another_run_is_not_touched)
 }
 END_TEST
 
+START_TEST(texts_of_others_without_a_line_end_are_not_touched)
+{
+    static const char *const texts[] = {"my notes", "[\"infq.item", "[", "{\"doc\":0,\"kind\":\"target\",\"ll\":[-1]}\n",
+                                        "\n[\"infq.items/1\",{}]\n"};
+    static const bool ours[] = {false, true, true, false, false};
+    infq_item_key key = test_key();
+
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+        const char *path = tmp_file("notes.txt", texts[i]);
+        infq_items *s;
+        infq_item_log *l;
+        infq_buf b;
+        infq_err err;
+        ck_ok(infq_items_new(&key, &s, &err), err);
+        infq_buf_init(&b);
+        if (ours[i]) { // the torn first line of a killed run
+            ck_ok(infq_item_log_open(path, s, &l, &err), err);
+            ck_ok(infq_item_log_close(l, &err), err);
+        } else {
+            ck_assert_int_eq(infq_item_log_open(path, s, &l, &err), INFQ_E_EXISTS);
+            ck_ok(infq_file_read(path, 1000, &b, &err), err);
+            ck_assert_str_eq(b.data, texts[i]);
+        }
+        infq_buf_deinit(&b);
+        infq_items_free(s);
+    }
+}
+END_TEST
+
+START_TEST(one_writer_at_a_time_and_regular_files_only)
+{
+    infq_item_key key = test_key();
+    infq_items *s;
+    infq_item_log *l, *second;
+    infq_err err;
+    char path[512];
+
+    snprintf(path, sizeof(path), "%s/items.jsonl", test_tmpdir());
+    ck_ok(infq_items_new(&key, &s, &err), err);
+    ck_ok(infq_item_log_open(path, s, &l, &err), err);
+    ck_assert_int_eq(infq_item_log_open(path, s, &second, &err), INFQ_E_EXISTS);
+    ck_assert(infq_str_ends(err.msg, "being written by another process"));
+    ck_ok(infq_item_log_close(l, &err), err);
+    ck_ok(infq_item_log_open(path, s, &l, &err), err);
+    ck_ok(infq_item_log_close(l, &err), err);
+    snprintf(path, sizeof(path), "%s/pipe", test_tmpdir());
+    ck_assert_int_eq(mkfifo(path, 0600), 0);
+    ck_assert_int_eq(infq_item_log_open(path, s, &l, &err), INFQ_E_EXISTS);
+    ck_assert(infq_str_ends(err.msg, "not a regular file"));
+    infq_items_free(s);
+}
+END_TEST
+
 START_TEST(sample_logs_of_the_reference_are_read)
 {
     const char *log =
@@ -563,7 +622,7 @@ START_TEST(texts_become_documents_by_their_form)
     ck_ok(infq_corpus_open(tmp_file("w.raw", " \n a \n"), INFQ_CORPUS_WIKI_ROWS, false, 0, &c, &err), err);
     ck_assert_str_eq(infq_corpus_get(c, 0)->text, "\n\n a \n");
     infq_corpus_free(c);
-    ck_ok(infq_corpus_open(tmp_file("t.jsonl", "{\"text\":\"x y\"}\n{\"text\":\"z\"}\n"), INFQ_CORPUS_PLAIN, false, 0, &c, &err), err);
+    ck_ok(infq_corpus_open(tmp_file("t.jsonl", "\xef\xbb\xbf{\"text\":\"x y\"}\n{\"text\":\"z\"}\n"), INFQ_CORPUS_PLAIN, false, 0, &c, &err), err);
     ck_assert_int_eq(infq_corpus_count(c), 2);
     ck_assert_int_eq(infq_corpus_get(c, 0)->words, 2);
     infq_corpus_free(c);
@@ -592,6 +651,8 @@ int main(void)
     tcase_add_test(i, item_files_read_back_what_was_written);
     tcase_add_test(i, an_interrupted_item_file_is_taken_up);
     tcase_add_test(i, an_item_file_of_another_run_is_not_touched);
+    tcase_add_test(i, texts_of_others_without_a_line_end_are_not_touched);
+    tcase_add_test(i, one_writer_at_a_time_and_regular_files_only);
     tcase_add_test(i, sample_logs_of_the_reference_are_read);
     tcase_add_test(i, broken_item_lines_are_named);
     suite_add_tcase(s, p);

@@ -13,10 +13,29 @@ static void on_signal(int sig)
     infq_interrupted = sig;
 }
 
+// Files are mapped: one that is cut while it is read, or whose disk fails, shows as this signal. What a killed run leaves is there too.
+static void on_bus_error(int sig, siginfo_t *info, void *context)
+{
+    static const char text[] = "infq: read failed: a file became shorter while it was read, or its disk failed\n";
+
+    (void)context;
+    if (info->si_code != BUS_ADRERR) {
+        signal(sig, SIG_DFL); // a bug of ours: the instruction runs again and ends the process
+        return;
+    }
+    if (write(2, text, sizeof(text) - 1) < 0)
+        _exit(4);
+    _exit(4);
+}
+
 static void set_signals(void)
 {
     struct sigaction a;
 
+    memset(&a, 0, sizeof(a));
+    a.sa_sigaction = on_bus_error;
+    a.sa_flags = SA_SIGINFO;
+    sigaction(SIGBUS, &a, NULL);
     memset(&a, 0, sizeof(a));
     a.sa_handler = on_signal;
     a.sa_flags = (int)SA_RESETHAND; // a second Ctrl-C ends the process at once
@@ -114,6 +133,7 @@ static void progress(void *ctx, const char *what, uint64_t done, uint64_t total)
     cmd_sink *s = ctx;
     int64_t now = infq_time_ns();
     double share, elapsed;
+    char name[61];
 
     if (s->quiet || !isatty(2) || total == 0 || now - s->last_ns < 100000000)
         return;
@@ -123,7 +143,9 @@ static void progress(void *ctx, const char *what, uint64_t done, uint64_t total)
     fprintf(stderr, "\r\033[K%3.0f %%  %.0f s", 100 * share, elapsed);
     if (share > 0.02)
         fprintf(stderr, ", %.0f s left", elapsed / share - elapsed);
-    fprintf(stderr, "  %.60s", what);
+    snprintf(name, sizeof(name), "%s", what);
+    infq_text_one_line(name);
+    fprintf(stderr, "  %s", name);
     fflush(stderr);
     s->drawn = true;
 }

@@ -16,31 +16,64 @@ static const int status_exits[] = {
 #undef X
 };
 
+/* Two paths of the system's greatest length and a sentence. */
+#define TEXT_MAX 9000
+#define GAP " ... "
+
+static bool inside_character(char c)
+{
+    return ((unsigned char)c & 0xc0) == 0x80;
+}
+
+void infq_text_one_line(char *s)
+{
+    for (; *s; s++)
+        if ((unsigned char)*s < 0x20 || *s == 0x7f)
+            *s = '?';
+}
+
+// Puts text into msg; if it is too long, without its middle.
+static void put(infq_err *err, char *text)
+{
+    size_t n = strlen(text), room = sizeof(err->msg) - sizeof(GAP), head = room * 2 / 5, tail = n - (room - head);
+
+    infq_text_one_line(text);
+    if (n < sizeof(err->msg)) {
+        memcpy(err->msg, text, n + 1);
+        return;
+    }
+    while (head > 0 && inside_character(text[head]))
+        head--;
+    while (inside_character(text[tail]))
+        tail++;
+    snprintf(err->msg, sizeof(err->msg), "%.*s" GAP "%s", (int)head, text, text + tail);
+}
+
 infq_status infq_err_set(infq_err *err, infq_status code, const char *fmt, ...)
 {
+    char text[TEXT_MAX];
     va_list ap;
 
     err->code = code;
     va_start(ap, fmt);
-    vsnprintf(err->msg, sizeof(err->msg), fmt, ap);
+    vsnprintf(text, sizeof(text), fmt, ap);
     va_end(ap);
+    put(err, text);
     return code;
 }
 
 infq_status infq_err_in(infq_err *err, const char *fmt, ...)
 {
-    char was[sizeof(err->msg)];
+    char text[TEXT_MAX];
     va_list ap;
-    int n;
+    size_t n;
 
-    memcpy(was, err->msg, sizeof(was));
     va_start(ap, fmt);
-    n = vsnprintf(err->msg, sizeof(err->msg), fmt, ap);
+    vsnprintf(text, sizeof(text) - sizeof(err->msg), fmt, ap);
     va_end(ap);
-    if (n < 0)
-        n = 0;
-    if ((size_t)n + 2 < sizeof(err->msg))
-        snprintf(err->msg + n, sizeof(err->msg) - (size_t)n, ": %s", was);
+    n = strlen(text);
+    snprintf(text + n, sizeof(text) - n, ": %s", err->msg);
+    put(err, text);
     return err->code;
 }
 

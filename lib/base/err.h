@@ -36,12 +36,16 @@ typedef struct {
     char msg[240];
 } infq_err;
 
-/* Sets code and message and returns the code. Lower case, no full stop. Longer messages are cut. */
+/* Sets code and message and returns the code. Lower case, no full stop. Of a longer message the middle is left out: its
+ * beginning names the file, its end the rule. Control characters (of names in files) become '?', so that a message is one line. */
 infq_status infq_err_set(infq_err *err, infq_status code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
 /* Puts "<formatted>: " in front of the message and returns the code that err holds. */
 infq_status infq_err_in(infq_err *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* Replaces control characters by '?', in place. */
+void infq_text_one_line(char *s);
 
 /* Text of a code ("malformed input"), and the exit code of STYLE.md section 11. */
 const char *infq_status_text(infq_status st);

@@ -42,7 +42,8 @@ infq_status infq_filemap_open(const char *path, infq_filemap *out, infq_err *err
 {
     struct stat sb;
     void *p;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    // Without O_NONBLOCK, opening a pipe that nobody writes to waits for ever; regular files do not care.
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 
     if (fd < 0)
         return open_error(path, err);
@@ -270,6 +271,9 @@ struct infq_outfile {
 
 static infq_status out_error(const char *path, uint64_t at, const char *what, infq_err *err)
 {
+    if (errno == EFAULT) // the bytes come from a map
+        return infq_err_set(err, INFQ_E_IO, "%s: stopped at byte %llu: the file that is read became shorter", path,
+                            (unsigned long long)at);
     return infq_err_set(err, INFQ_E_IO, "%s: %s failed at byte %llu: %s", path, what, (unsigned long long)at,
                         strerror(errno));
 }

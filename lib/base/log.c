@@ -3,6 +3,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "lib/base/err.h"
+
 volatile int infq_interrupted;
 
 void infq_warn(const infq_log *log, const char *fmt, ...)
@@ -15,6 +17,7 @@ void infq_warn(const infq_log *log, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(line, sizeof(line), fmt, ap);
     va_end(ap);
+    infq_text_one_line(line);
     log->warn(log->ctx, line);
 }
 

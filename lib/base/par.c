@@ -111,7 +111,7 @@ static void stand_by(team *t, int thread)
 {
     int64_t since = now_ns();
 
-    for (int looks = 0; !atomic_load_explicit(&t->over, memory_order_acquire); looks++) {
+    for (unsigned looks = 0; !atomic_load_explicit(&t->over, memory_order_acquire); looks++) {
         if (has_work(atomic_load_explicit(&t->word, memory_order_acquire))) {
             take_parts(t, thread);
             since = now_ns();
@@ -141,7 +141,7 @@ static void team_for(team *t, int64_t n, int64_t grain, int64_t n_grains, infq_p
     take_parts(t, 0);
     t->busy = false;
     since = now_ns();
-    for (int looks = 0; atomic_load_explicit(&t->done, memory_order_acquire) < parts; looks++) {
+    for (unsigned looks = 0; atomic_load_explicit(&t->done, memory_order_acquire) < parts; looks++) {
         relax();
         if (looks % LOOKS_A_CLOCK == LOOKS_A_CLOCK - 1 && now_ns() - since > STAND_BY_NS)
             sched_yield(); // its processor may be the one that another thread of ours needs

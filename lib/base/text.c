@@ -1,5 +1,6 @@
 #include "lib/base/text.h"
 
+#include <string.h>
 #include <utf8proc.h>
 
 #include "lib/base/str.h"
@@ -10,6 +11,11 @@ bool infq_is_space(uint32_t cp)
         return (cp >= 9 && cp <= 13) || (cp >= 0x1c && cp <= 0x20);
     return cp == 0x85 || cp == 0xa0 || cp == 0x1680 || (cp >= 0x2000 && cp <= 0x200a) || cp == 0x2028 || cp == 0x2029 ||
            cp == 0x202f || cp == 0x205f || cp == 0x3000;
+}
+
+size_t infq_bom_length(const char *s, size_t n)
+{
+    return n >= 3 && memcmp(s, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
 }
 
 size_t infq_lstrip(const char *s, size_t n)

@@ -14,6 +14,8 @@ bool infq_is_printable(uint32_t cp);
 /* Bytes of s[0..n) without trailing (leading) white space: new length (offset of the first other byte). */
 size_t infq_rstrip(const char *s, size_t n);
 size_t infq_lstrip(const char *s, size_t n);
+/* Length of a byte order mark at the start of s[0..n): 3 or 0. Editors put one in front of UTF-8; JSON has none. */
+size_t infq_bom_length(const char *s, size_t n);
 /* Fields of a split at runs of white space, empty ones at the ends counted: at least 1. */
 int64_t infq_count_words(const char *s, size_t n);
 

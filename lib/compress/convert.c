@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/stat.h>
 
 #include "lib/backend/search.h"
 #include "lib/base/cursor.h"
@@ -363,7 +362,7 @@ static infq_status copy_sides(job *j, infq_err *err)
     return INFQ_E_OK;
 }
 
-// Everything that decides the bytes: options, and names, types, sizes and change times of the source files.
+// Everything that decides the bytes: options, and which files the source is.
 static infq_status fingerprint(const job *j, char hex[65], infq_err *err)
 {
     infq_buf b;
@@ -372,19 +371,7 @@ static infq_status fingerprint(const job *j, char hex[65], infq_err *err)
     infq_buf_init(&b);
     infq_buf_fmt(&b, "convert %s %d %d %d %llu\n", INFQ_VERSION, j->o->cast, (int)j->o->dtype, j->o->dequantize,
                  (unsigned long long)j->o->shard_bytes);
-    for (size_t i = 0; i < infq_checkpoint_shard_count(j->ck); i++) {
-        char *path = NULL;
-        struct stat sb;
-        memset(&sb, 0, sizeof(sb));
-        if (infq_checkpoint_is_bare(j->ck))
-            stat(infq_checkpoint_path(j->ck), &sb);
-        else if (!infq_path_join(infq_checkpoint_path(j->ck), infq_checkpoint_shard_name(j->ck, i), &path, err))
-            stat(path, &sb);
-        infq_mem_free(path);
-        infq_buf_fmt(&b, "%s %lld %lld.%09ld\n", infq_checkpoint_shard_name(j->ck, i), (long long)sb.st_size,
-                     (long long)sb.st_mtim.tv_sec, sb.st_mtim.tv_nsec);
-    }
-    st = infq_buf_status(&b, err);
+    st = infq_checkpoint_identity(j->ck, &b, err);
     if (!st)
         st = infq_sha256_of(b.data, b.n, hex, err);
     infq_buf_deinit(&b);

@@ -251,11 +251,11 @@ infq_status infq_plan_shard_path(const infq_plan *p, size_t i, char **out, infq_
     return *out ? INFQ_E_OK : infq_err_set(err, INFQ_E_NOMEM, "path");
 }
 
-// Hash of what decides the bytes: program, recipe, and the source files' names, sizes and times.
+// Hash of what decides the bytes: program, recipe, and which files the source is.
 static infq_status fingerprint(infq_plan *p, infq_err *err)
 {
     infq_buf b;
-    infq_status st = INFQ_E_OK;
+    infq_status st;
     char scheme[40];
 
     infq_buf_init(&b);
@@ -264,18 +264,7 @@ static infq_status fingerprint(infq_plan *p, infq_err *err)
                  (unsigned long long)p->o.shard_bytes, p->config_text);
     if (p->o.calib)
         infq_buf_fmt(&b, "%s|%lld|%g\n", p->o.calib->digest, (long long)p->o.calib->window, p->o.damping);
-    for (size_t i = 0; !st && i < infq_checkpoint_shard_count(p->ck); i++) {
-        struct stat sb = {0};
-        char *path;
-        st = infq_plan_shard_path(p, i, &path, err);
-        if (st)
-            break;
-        if (stat(path, &sb))
-            st = infq_err_set(err, INFQ_E_IO, "%s: cannot be read", path);
-        infq_buf_fmt(&b, "%s|%lld|%lld.%09ld\n", infq_path_base(path), (long long)sb.st_size, (long long)sb.st_mtim.tv_sec,
-                     (long)sb.st_mtim.tv_nsec);
-        infq_mem_free(path);
-    }
+    st = infq_checkpoint_identity(p->ck, &b, err);
     for (size_t i = 0; i < p->n; i++)
         infq_buf_fmt(&b, "%d", (int)p->v[i].fate);
     if (!st)
@@ -328,7 +317,7 @@ static uint64_t partial_bytes(const infq_plan *p)
     infq_err err;
 
     infq_buf_init(&dir);
-    infq_buf_fmt(&dir, "%s.partial", p->out);
+    infq_buf_fmt(&dir, "%s.partial/model", p->out);
     if (!dir.failed && infq_path_is_dir(dir.data) && !infq_dir_list(dir.data, &names, &n, &err)) {
         for (size_t i = 0; i < n; i++) {
             struct stat sb;

@@ -279,7 +279,7 @@ static infq_status read_jsonl(infq_corpus *c, const char *path, bool join, int64
 {
     infq_buf all;
     infq_status st = 0;
-    size_t at = 0, n;
+    size_t at = infq_bom_length(c->raw.data, c->raw.n), n;
     const char *line;
     int64_t row = 0, used = 0;
 
@@ -453,10 +453,11 @@ infq_status infq_corpus_open(const char *path, infq_corpus_form form, bool join,
 {
     infq_corpus *c;
     infq_status st;
-    size_t first;
+    size_t mark, first;
 
     INFQ_TRY(read_raw(path, &c, err));
-    first = infq_lstrip(c->raw.data, c->raw.n < 4096 ? c->raw.n : 4096);
+    mark = infq_bom_length(c->raw.data, c->raw.n);
+    first = mark + infq_lstrip(c->raw.data + mark, c->raw.n - mark < 4096 ? c->raw.n - mark : 4096);
     if (form == INFQ_CORPUS_WIKI_ROWS)
         st = read_wiki_rows(c, err);
     else if (form == INFQ_CORPUS_WIKI_PAGES)

@@ -1,10 +1,13 @@
 #include "lib/eval/item_int.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "lib/base/arena.h"
@@ -15,7 +18,7 @@
 
 #define SCHEMA "infq.items/1"
 #define MAX_FILE ((size_t)8 << 30)
-#define MAX_CONTINUATIONS 100000
+#define MAX_CONTINUATIONS 4096
 
 struct infq_item_log {
     FILE *f;
@@ -47,6 +50,12 @@ void infq_items_free(infq_items *s)
     infq_arena_free(s->arena);
     infq_mem_free(s->items);
     infq_mem_free(s);
+}
+
+void infq_items_keep(infq_items *s, int64_t n)
+{
+    if (s->n > n)
+        s->n = n;
 }
 
 int64_t infq_items_count(const infq_items *s)
@@ -474,6 +483,20 @@ done:
     return st;
 }
 
+static infq_status not_ours(const char *path, infq_err *err)
+{
+    return infq_err_set(err, INFQ_E_EXISTS, "%s is there and is no item file of ours: remove it or name another", path);
+}
+
+/* The beginning of a first line that a killed run left unfinished; anything else without a newline is somebody's text. */
+static bool is_torn_key(const char *text, size_t n)
+{
+    static const char begin[] = "[\"" SCHEMA "\"";
+    size_t m = sizeof(begin) - 1;
+
+    return memcmp(text, begin, n < m ? n : m) == 0;
+}
+
 /* Items of an interrupted run, if the file has the same key. *end: bytes to keep, 0 to begin anew. */
 static infq_status take_up(const char *path, infq_items *s, size_t *end, infq_err *err)
 {
@@ -484,48 +507,85 @@ static infq_status take_up(const char *path, infq_items *s, size_t *end, infq_er
 
     infq_buf_init(&text);
     st = infq_file_read(path, MAX_FILE, &text, err);
-    if (!st && text.n == 0) {
+    if (st || text.n == 0) {
         *end = 0;
-    } else if (!st && read_lines(s, text.data, text.n, false, &none, end, err)) {
-        st = infq_err_set(err, INFQ_E_EXISTS, "%s is there and is no item file of ours: remove it or name another", path);
-    } else if (!st && *end > 0) { // a torn first line leaves nothing to compare
-        for (size_t i = 0; i < N_KEY_FIELDS && !st; i++) {
-            const char *a = (const char *)&s->key + key_fields[i].offset, *b = (const char *)&want + key_fields[i].offset;
-            if (strcmp(a, b) != 0)
-                st = infq_err_set(err, INFQ_E_EXISTS, "%s was made with another %s (%.60s, not %.60s): remove it or name another",
-                                  path, key_fields[i].name, a, b);
-        }
+        goto done;
     }
+    if (!is_torn_key(text.data, text.n) || read_lines(s, text.data, text.n, false, &none, end, err)) {
+        st = not_ours(path, err);
+        goto done;
+    }
+    for (size_t i = 0; i < N_KEY_FIELDS && !st && *end > 0; i++) { // a torn first line leaves nothing to compare
+        const char *a = (const char *)&s->key + key_fields[i].offset, *b = (const char *)&want + key_fields[i].offset;
+        if (strcmp(a, b) != 0)
+            st = infq_err_set(err, INFQ_E_EXISTS, "%s was made with another %s (%.60s, not %.60s): remove it or name another",
+                              path, key_fields[i].name, a, b);
+    }
+done:
     s->key = want;
     infq_buf_deinit(&text);
+    return st;
+}
+
+/* Opens the file for one writer at a time. A file system without locks does not notice a second one. */
+static infq_status open_locked(const char *path, FILE **out, infq_err *err)
+{
+    struct stat sb;
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0666);
+
+    if (fd < 0)
+        return infq_err_set(err, INFQ_E_IO, "%s: %s", path, strerror(errno));
+    if (fstat(fd, &sb) || !S_ISREG(sb.st_mode)) {
+        close(fd);
+        return infq_err_set(err, INFQ_E_EXISTS, "%s: not a regular file", path);
+    }
+    if (flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK) {
+        close(fd);
+        return infq_err_set(err, INFQ_E_EXISTS, "%s is being written by another process", path);
+    }
+    *out = fdopen(fd, "r+b");
+    if (!*out) {
+        close(fd);
+        return infq_err_set(err, INFQ_E_NOMEM, "%s", path);
+    }
+    return 0;
+}
+
+/* Cuts what is behind `end`; writes the first line of a new file. */
+static infq_status begin_at(infq_item_log *l, const infq_item_key *key, size_t end, infq_err *err)
+{
+    infq_buf line;
+    infq_status st = 0;
+
+    if (ftruncate(fileno(l->f), (off_t)end) || fseeko(l->f, (off_t)end, SEEK_SET))
+        return infq_err_set(err, INFQ_E_IO, "%s: %s", l->path, strerror(errno));
+    if (end > 0)
+        return 0;
+    infq_buf_init(&line);
+    write_key(key, &line);
+    infq_buf_char(&line, '\n');
+    st = infq_buf_status(&line, err);
+    if (!st && (fwrite(line.data, 1, line.n, l->f) != line.n || fflush(l->f)))
+        st = infq_err_set(err, INFQ_E_IO, "%s: %s", l->path, strerror(errno));
+    infq_buf_deinit(&line);
     return st;
 }
 
 infq_status infq_item_log_open(const char *path, infq_items *s, infq_item_log **out, infq_err *err)
 {
     infq_item_log *l = NULL;
-    infq_buf line;
-    infq_status st = 0;
+    infq_status st;
     size_t end = 0;
 
     if (strlen(path) >= sizeof(l->path))
-        return infq_err_set(err, INFQ_E_IO, "%.40s...: the path is too long", path);
-    if (infq_path_exists(path))
-        INFQ_TRY(take_up(path, s, &end, err));
+        return infq_err_set(err, INFQ_E_IO, "%s: the path is too long", path);
     INFQ_TRY(infq_mem_new(1, sizeof(*l), "item file", (void **)&l, err));
     strcpy(l->path, path);
-    l->f = fopen(path, end ? "r+b" : "wb");
-    infq_buf_init(&line);
-    if (!l->f || (end && (ftruncate(fileno(l->f), (off_t)end) || fseeko(l->f, (off_t)end, SEEK_SET)))) {
-        st = infq_err_set(err, INFQ_E_IO, "%s: %s", path, strerror(errno));
-    } else if (!end) {
-        write_key(&s->key, &line);
-        infq_buf_char(&line, '\n');
-        st = infq_buf_status(&line, err);
-        if (!st && fwrite(line.data, 1, line.n, l->f) != line.n)
-            st = infq_err_set(err, INFQ_E_IO, "%s: %s", path, strerror(errno));
-    }
-    infq_buf_deinit(&line);
+    st = open_locked(path, &l->f, err);
+    if (!st)
+        st = take_up(path, s, &end, err);
+    if (!st)
+        st = begin_at(l, &s->key, end, err);
     if (st) {
         if (l->f)
             fclose(l->f);

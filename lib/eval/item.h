@@ -57,6 +57,8 @@ void infq_items_free(infq_items *s);
 infq_status infq_items_add(infq_items *s, int64_t n, infq_item **out, infq_err *err);
 /* The same with the contents of an item of any set. */
 infq_status infq_items_add_copy(infq_items *s, const infq_item *it, infq_err *err);
+/* Forgets all behind the first n. */
+void infq_items_keep(infq_items *s, int64_t n);
 int64_t infq_items_count(const infq_items *s);
 void infq_items_truncate(infq_items *s, int64_t n); /* forgets items from the n-th on */
 infq_item *infq_items_get(const infq_items *s, int64_t i);
@@ -87,7 +89,8 @@ void infq_item_write(const infq_item *it, infq_buf *to);
 /* An item file being written. */
 typedef struct infq_item_log infq_item_log;
 /* Creates path, or goes on with it: complete items that are there are read into s (which has the key), a torn last line is cut.
- * EXISTS when the file was made with another key (the first difference is named) or is no item file. */
+ * EXISTS when the file was made with another key (the first difference is named), is no item file or is being written by another
+ * process. The file is locked until close. */
 infq_status infq_item_log_open(const char *path, infq_items *s, infq_item_log **out, infq_err *err);
 infq_status infq_item_log_add(infq_item_log *l, const infq_item *it, infq_err *err);
 infq_status infq_item_log_close(infq_item_log *l, infq_err *err); /* flushes; frees also on failure */

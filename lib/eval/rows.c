@@ -137,8 +137,7 @@ infq_status infq_rows_open(const char *text, size_t n, const infq_rows_options *
     infq_buf_init(&r->field);
     infq_buf_init(&r->names);
     infq_buf_str(&r->document, "{}");
-    if (n >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0)
-        r->at = 3;
+    r->at = infq_bom_length(text, n);
     if (o->layout == INFQ_ROWS_JSON)
         st = open_json(r, err);
     else if (o->header)
@@ -235,7 +234,7 @@ static infq_status next_table(infq_rows *r, const char **json, size_t *n, infq_e
         snprintf(number, sizeof(number), "c%d", i);
         infq_jw_key(&w, r->o.header ? name : number);
         infq_jw_strn(&w, r->field.data, r->field.n);
-        name += strlen(name) + 1;
+        name += r->o.header ? strlen(name) + 1 : 0;
     }
     if (r->o.header && i != r->n_names)
         return infq_err_set(err, INFQ_E_FORMAT, "%d columns, the header has %d", i, r->n_names);

@@ -454,14 +454,18 @@ static infq_status score_batch(const scorer *s, const infq_task *task, unit *uni
     return 0;
 }
 
-/* Items of an interrupted run go on only in the order they began in. */
-static infq_status same_order(const infq_score_options *o, const infq_task *task, const infq_items *items, int64_t total, infq_err *err)
+/* Items of an earlier run must be those of the task, in the same order; more than are asked for are left out. */
+static infq_status check_earlier(const infq_score_options *o, const infq_task *task, infq_items *items, infq_err *err)
 {
-    for (int64_t i = 0; i < infq_items_count(items) && i < total; i++) {
-        int64_t there = infq_items_get(items, i)->doc, here = infq_task_get(task, o->order ? o->order[i] : i)->doc;
-        if (there != here)
-            return infq_err_set(err, INFQ_E_EXISTS, "items are there in another order: document %lld where %lld comes", (long long)there,
-                                (long long)here);
+    infq_items_keep(items, count_of(o, task));
+    for (int64_t i = 0; i < infq_items_count(items); i++) {
+        const infq_item *it = infq_items_get(items, i);
+        const infq_doc *doc = infq_task_get(task, o->order ? o->order[i] : i);
+        if (it->doc != doc->doc || it->n != doc->n_requests)
+            return infq_err_set(err, INFQ_E_EXISTS,
+                                "the item file holds document %lld where %lld comes (a line is missing, or another order): "
+                                "remove it or name another",
+                                (long long)it->doc, (long long)doc->doc);
     }
     return 0;
 }
@@ -479,7 +483,7 @@ infq_status infq_score_task(infq_model *m, const infq_tokenizer *tok, const infq
         return infq_err_set(err, INFQ_E_UNSUPPORTED, "%s generates text, which has no log-likelihoods", infq_task_name(task));
     if (s.limit <= 0 || s.limit > infq_model_config(m)->max_positions)
         s.limit = infq_model_config(m)->max_positions;
-    if (same_order(o, task, items, total, err))
+    if (check_earlier(o, task, items, err))
         return infq_err_in(err, "%s", infq_task_name(task));
     INFQ_TRY(infq_arena_new((size_t)1 << 18, &s.arena, err));
     st = infq_mem_new((size_t)cap, sizeof(*units), "batch", (void **)&units, err);

@@ -243,7 +243,7 @@ infq_status infq_task_is_text(const char *spec, bool *is_text, infq_err *err)
     infq_buf_init(&text);
     st = infq_corpus_read(path, TASK_MAX_FILE, &text, err);
     if (!st) {
-        size_t n = infq_lstrip(text.data, text.n);
+        size_t mark = infq_bom_length(text.data, text.n), n = mark + infq_lstrip(text.data + mark, text.n - mark);
         *is_text = !label[0] && layout != INFQ_ROWS_CSV && layout != INFQ_ROWS_TSV && n < text.n && text.data[n] != '{' &&
                    text.data[n] != '[';
     }

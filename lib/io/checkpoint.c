@@ -1,6 +1,7 @@
 /* Opening of model folders and bare files; the rules are in the header and in docs/format/folder.md. */
 #include "lib/io/checkpoint.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -332,8 +333,12 @@ static infq_status gather_tensors(infq_checkpoint *ck, infq_err *err)
         for (size_t i = 0; i < infq_st_count(ck->shards[s].st); i++, at++) {
             const infq_st_tensor *t = infq_st_get(ck->shards[s].st, i);
             infq_ck_tensor *c = &ck->tensors[at];
-            int64_t seen = infq_map_put(ck->names, t->name, strlen(t->name), (int64_t)at);
+            size_t n_name = strlen(t->name);
+            int64_t seen = infq_map_put(ck->names, t->name, n_name, (int64_t)at);
             char q[INFQ_ST_QUOTED];
+            if (n_name > INFQ_CK_NAME_MAX)
+                return infq_err_set(err, INFQ_E_UNSUPPORTED, "%.60s: tensor %s: a name of %zu bytes, at most %d are handled",
+                                    ck->shards[s].name, infq_st_quote(t->name, q), n_name, INFQ_CK_NAME_MAX);
             if (seen == -2)
                 return infq_err_set(err, INFQ_E_NOMEM, "table of %zu names", n);
             if (seen >= 0)
@@ -635,6 +640,33 @@ size_t infq_checkpoint_side_count(const infq_checkpoint *ck)
 const char *infq_checkpoint_side_name(const infq_checkpoint *ck, size_t i)
 {
     return ck->sides[i];
+}
+
+static infq_status shard_identity(const infq_checkpoint *ck, size_t i, infq_buf *to, infq_err *err)
+{
+    struct stat sb;
+    char *path = NULL;
+    infq_status st = INFQ_E_OK;
+
+    if (!ck->bare)
+        INFQ_TRY(infq_path_join(ck->path, ck->shards[i].name, &path, err));
+    if (stat(path ? path : ck->path, &sb))
+        st = infq_err_set(err, INFQ_E_IO, "%s: %s", path ? path : ck->path, strerror(errno));
+    else
+        infq_buf_fmt(to, "%s|%lld|%llu.%llu|%lld.%09ld|%lld.%09ld\n", ck->shards[i].name, (long long)sb.st_size,
+                     (unsigned long long)sb.st_dev, (unsigned long long)sb.st_ino, (long long)sb.st_mtim.tv_sec,
+                     sb.st_mtim.tv_nsec, (long long)sb.st_ctim.tv_sec, sb.st_ctim.tv_nsec);
+    infq_mem_free(path);
+    return st;
+}
+
+infq_status infq_checkpoint_identity(const infq_checkpoint *ck, infq_buf *to, infq_err *err)
+{
+    for (size_t i = 0; i < ck->n_shards; i++)
+        INFQ_TRY(shard_identity(ck, i, to, err));
+    if (ck->config)
+        infq_buf_add(to, ck->config_text.data, ck->config_text.n);
+    return infq_buf_status(to, err);
 }
 
 // Name with its zero byte, length, content.

@@ -27,7 +27,11 @@ typedef struct {
     uint64_t offset;      /* in that file */
 } infq_ck_tensor;
 
-/* NOT_FOUND, FORMAT with file, tensor, rule. Warnings go to log. Zero tensors are legal here; the commands that need
+/* Longer tensor names are refused: names of parts ("weight_packed") are made from them in fixed room. The longest of published models
+ * have about 120 bytes. */
+#define INFQ_CK_NAME_MAX 480
+
+/* NOT_FOUND, FORMAT with file, tensor, rule; UNSUPPORTED for a name above INFQ_CK_NAME_MAX bytes. Warnings go to log. Zero tensors are legal here; the commands that need
  * weights refuse them ("holds 0 tensors"). */
 infq_status infq_checkpoint_open(const char *path, const infq_log *log, infq_checkpoint **out, infq_err *err);
 void infq_checkpoint_close(infq_checkpoint *ck);
@@ -55,6 +59,9 @@ uint64_t infq_checkpoint_shard_bytes(const infq_checkpoint *ck, size_t i);
  * other containers' weights are left out and warned of. */
 size_t infq_checkpoint_side_count(const infq_checkpoint *ck);
 const char *infq_checkpoint_side_name(const infq_checkpoint *ck, size_t i);
+/* Appends what tells these files from any others without reading them: name, size, place (device, inode), times of the last change of
+ * content and of state of every shard, and the text of config.json. IO if a file is gone. */
+infq_status infq_checkpoint_identity(const infq_checkpoint *ck, infq_buf *to, infq_err *err);
 /* SHA-256 over all shard files' names, sizes and contents plus config.json, hex. Reads everything; drops pages. */
 infq_status infq_checkpoint_digest(const infq_checkpoint *ck, const infq_log *log, char hex[65], infq_err *err);
 /* Metadata pairs of all shards, each key once; where shards differ the first one's value (warned of). */

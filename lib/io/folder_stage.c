@@ -97,7 +97,7 @@ static infq_status take_lock(infq_stage *g, infq_err *err)
             return io_error(g->partial, "cannot make the folder", err);
         else
             INFQ_TRY(check_ours(g, err));
-        fd = open(g->lock, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+        fd = open(g->lock, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
         if (fd < 0 && errno == ENOENT)
             continue;
         if (fd < 0)
