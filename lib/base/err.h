@@ -33,7 +33,7 @@ typedef enum {
 /* A code and a fixed message, so that failing needs no memory. Written only on failure. */
 typedef struct {
     infq_status code;
-    char msg[240];
+    char msg[400];
 } infq_err;
 
 /* Sets code and message and returns the code. Lower case, no full stop. Of a longer message the middle is left out: its
