@@ -396,7 +396,7 @@ static infq_status compare(eval_run *r, infq_err *err)
     infq_status st = 0;
 
     if (r->n_tasks == 0 || r->n_models < 2)
-        return 0;
+        return eval_many_compare(r, err);
     INFQ_TRY(gate_noise_load(&r->o->noise, r->digest[0], r->n_models == 2 ? r->digest[1] : "", &r->noise[0], &r->noise[1], err));
     for (int m = 1; m < r->n_models && !st; m++) {
         st = decide(r, m, pairs, err);

@@ -34,11 +34,15 @@ static const opt_row rows[] = {
     { "threads", 0, OPT_I64, "N", "processors to use (all)", AT(threads), 1, 4096 },
     { "json", 0, OPT_FLAG, NULL, "one JSON object instead of the text", AT(json), 0, 0 },
     { "quiet", 'q', OPT_FLAG, NULL, "errors only on standard error", AT(quiet), 0, 0 },
+    { "system", 0, OPT_NEED, "chat", NULL, 0, 0, 0 },
+    { "top-k", 0, OPT_NEED, "temperature", NULL, 0, 0, 0 },
+    { "top-p", 0, OPT_NEED, "temperature", NULL, 0, 0, 0 },
+    { "seed", 0, OPT_NEED, "temperature", NULL, 0, 0, 0 },
 };
 static const opt_spec spec = {
     NAME, "[options] MODEL", "Writes text with a model, to look at it.",
-    "The text follows the prompt on standard output as it is made; it ends at an end-of-sequence token or after\n"
-    "--max-tokens. Special tokens written out in the prompt count as such. With --chat a template that asks for the\n"
+    "The text follows the prompt on standard output as it is made; it ends at an end-of-sequence token, after\n"
+    "--max-tokens, or where the context is full. Special tokens written out in the prompt count as such. With --chat a template that asks for the\n"
     "day is told today's; one BOS token stands in front where the tokenizer adds one, never two.",
     rows, sizeof(rows) / sizeof(rows[0]), 1, 1,
 };
@@ -56,7 +60,7 @@ typedef struct {
     infq_tok_stream stream;
     infq_buf text;        // all that is out
     int64_t ttft_ns, total_ns;
-    const char *stopped;  // "eos" or "length"
+    const char *stopped;  // "eos", "length" or "context"
 } session;
 
 // Puts out the text of the new tokens.
@@ -130,6 +134,9 @@ static infq_status open_all(session *s, const char *path, const options *o, cons
     INFQ_TRY(infq_ids_status(&s->ids, err));
     if (s->ids.n == 0)
         return infq_err_set(err, INFQ_E_USAGE, "--prompt is empty and %s has no BOS token", path);
+    if ((int64_t)s->ids.n > c->max_positions)
+        return infq_err_set(err, INFQ_E_UNSUPPORTED, "the prompt has %zu tokens, the context of %s holds %lld", s->ids.n, path,
+                            (long long)c->max_positions);
     s->n_prompt = s->ids.n;
     infq_tok_stream_init(&s->stream, s->n_prompt);
     return infq_seq_new(s->m, &s->seq, err);
@@ -175,8 +182,10 @@ static infq_status generate(session *s, const options *o, infq_err *err)
         infq_ids_push(&s->ids, id);
         INFQ_TRY(infq_ids_status(&s->ids, err));
         INFQ_TRY(show(s, !o->json, false, err));
-        if ((int64_t)s->ids.n > c->max_positions)
+        if ((int64_t)s->ids.n > c->max_positions) {
+            s->stopped = "context";
             break;
+        }
     }
     s->total_ns = infq_time_ns() - t0;
     return show(s, !o->json, true, err);
@@ -263,10 +272,6 @@ int cmd_generate(int argc, char **argv)
         return cmd_fail(NAME, &err);
     if (done)
         return 0;
-    if (o.system && !o.chat) {
-        infq_err_set(&err, INFQ_E_USAGE, "--system needs --chat");
-        return cmd_fail(NAME, &err);
-    }
     infq_par_threads_set((int)o.threads);
     memset(&s, 0, sizeof(s));
     infq_ids_init(&s.ids);

@@ -23,7 +23,7 @@ typedef struct {
 
 #define AT(member) offsetof(options, member)
 static const opt_row rows[] = {
-    { "bits", 'b', OPT_I64, "N", "4 (W4A16) or 8 (W8A16); 4 unless --scheme is given", AT(bits), 4, 8 },
+    { "bits", 'b', OPT_I64, "N", "4 (W4A16) or 8 (W8A16); 4 unless --scheme is given", AT(bits), 1, 64 },
     { "scheme", 's', OPT_STR, "NAME", "W4A16, W4A16_ASYM, W8A16, W8A8-INT8, FP8 or FP8-BLOCK", AT(scheme), 0, 0 },
     { "method", 'm', OPT_STR, "NAME", "search: range search weighted by the weights, with --calib by the\n"
       "energy of the inputs (default)\n"
@@ -56,6 +56,11 @@ static const opt_row rows[] = {
     { "threads", 0, OPT_I64, "N", "processors to use (all); the result does not depend on it", AT(threads), 1, 4096 },
     { "json", 0, OPT_FLAG, NULL, "plan or report as one JSON object", AT(json), 0, 0 },
     { "quiet", 'q', OPT_FLAG, NULL, "errors only on standard error, no plan", AT(quiet), 0, 0 },
+    { "tp", 0, OPT_NEED, "for", NULL, 0, 0, 0 },
+    { "calib-tokens", 0, OPT_NEED, "calib,method,effort", NULL, 0, 0, 0 },
+    { "calib-window", 0, OPT_NEED, "calib,method,effort", NULL, 0, 0, 0 },
+    { "seed", 0, OPT_NEED, "calib,method,effort", NULL, 0, 0, 0 },
+    { "damping", 0, OPT_NEED, "method,effort", NULL, 0, 0, 0 },
 };
 const opt_spec cmd_quantize_spec = {
     NAME, "[options] MODEL", "Stores a model's linear layers in fewer bits.",
@@ -72,7 +77,7 @@ static infq_status choose_scheme(const options *o, infq_plan_options *p, infq_er
     const char *name = o->scheme;
 
     if (o->bits && o->bits != 4 && o->bits != 8)
-        return infq_err_set(err, INFQ_E_USAGE, "--bits is 4 or 8");
+        return infq_err_set(err, INFQ_E_USAGE, "--bits %lld: 4 or 8 is wanted", (long long)o->bits);
     if (name && o->bits)
         return infq_err_set(err, INFQ_E_USAGE, "--bits and --scheme exclude each other");
     if (!name)

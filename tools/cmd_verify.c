@@ -20,6 +20,7 @@ static const opt_row rows[] = {
       "if it is still there, otherwise only the file itself is checked", AT(source), 0, 0 },
     { "for", 0, OPT_STR, "ENGINE", "also check the loader rules of this engine: vllm", AT(engine), 0, 0 },
     { "tp", 0, OPT_I64, "N", "devices that --for splits the model over (1)", AT(tp), 1, 1024 },
+    { "tp", 0, OPT_NEED, "for", NULL, 0, 0, 0 },
     { "threads", 0, OPT_I64, "N", "processors to use (all)", AT(threads), 1, 4096 },
     { "json", 0, OPT_FLAG, NULL, "the report as one JSON object", AT(json), 0, 0 },
     { "quiet", 'q', OPT_FLAG, NULL, "errors only on standard error", AT(quiet), 0, 0 },

@@ -12,8 +12,9 @@ typedef enum {
     OPT_STR,   /* const char * */
     OPT_I64,   /* int64_t, lo..hi */
     OPT_F64,   /* double, lo..hi */
-    OPT_SIZE,  /* uint64_t bytes: 500MB, 2GiB */
-    OPT_LIST   /* opt_list: may be given several times; --opt a,b is one entry "a,b" */
+    OPT_SIZE,  /* uint64_t bytes above 0: 500MB, 2GiB */
+    OPT_LIST,  /* opt_list: may be given several times; --opt a,b is one entry "a,b" */
+    OPT_NEED   /* no option but a rule: option `name` does nothing without one of those that `arg` lists ("calib,method") */
 } opt_kind;
 
 #define OPT_LIST_MAX 64
@@ -26,7 +27,7 @@ typedef struct {
     const char *name;   /* long name without dashes */
     char letter;        /* short form or 0 */
     opt_kind kind;
-    const char *arg;    /* name of the value in help, NULL for flags */
+    const char *arg;    /* name of the value in help, NULL for flags; OPT_NEED: option names with commas between them */
     const char *help;   /* one line, or several with \n */
     size_t offset;      /* offsetof(options struct, member) */
     double lo, hi;      /* I64 and F64: lo == hi means no limit */
@@ -44,7 +45,7 @@ typedef struct {
 } opt_spec;
 
 /* Fills `options` (defaults are there before) and moves the positional arguments to the front of argv, their number
- * in *n_args. --opt value, --opt=value, -o value, -- ends options; --help prints help and sets *done. USAGE with
+ * in *n_args. An option that would do nothing (OPT_NEED) is refused. --opt value, --opt=value, -o value, -- ends options; --help prints help and sets *done. USAGE with
  * one sentence otherwise. argv[0] is the command's name. */
 infq_status opt_parse(const opt_spec *spec, int argc, char **argv, void *options, int *n_args, bool *done, infq_err *err);
 void opt_help(const opt_spec *spec);

@@ -449,7 +449,9 @@ infq_status infq_convert_run(const infq_checkpoint *ck, const infq_convert_optio
     j.log = log;
     for (size_t i = 0; i < infq_checkpoint_shard_count(ck); i++)
         j.rep.bytes_in += infq_checkpoint_shard_bytes(ck, i);
-    st = prepare(&j, err);
+    st = infq_str_ends(o->out_path, ".gguf")
+             ? infq_err_set(err, INFQ_E_UNSUPPORTED, "%s: GGUF files are read, not written", o->out_path)
+             : prepare(&j, err);
     if (!st)
         st = run(&j, err);
     if (!st) {

@@ -153,7 +153,7 @@ infq_status infq_engine_check(const char *engine, int64_t tp, const infq_modules
     check k = {.tp = tp < 1 ? 1 : tp};
 
     if (engine && strcmp(engine, "vllm"))
-        return infq_err_set(err, INFQ_E_UNSUPPORTED, "the loader rules of engine %s are not known (vllm is)", engine);
+        return infq_err_set(err, INFQ_E_USAGE, "--for %s: its loader rules are not known, only those of vllm", engine);
     INFQ_TRY(check_fused(engine != NULL, ms, codecs, out, err));
     INFQ_TRY(check_act_groups(engine != NULL, ms, codecs, out, err));
     if (!engine)

@@ -19,7 +19,7 @@ infq_status infq_findings_add(infq_findings *f, bool fail, infq_err *err, const 
 /* Checks every module against the rules of an engine ("vllm", or NULL for the rules that hold for all, as warnings: members
  * of one fused group share a scheme; rows are whole groups of 128 where those share an activation scale) split over tp
  * devices. codecs[i] belongs to module i; elem NONE: not quantized. config may be NULL. Findings of one kind on modules of
- * one role are one sentence with their number. UNSUPPORTED for other engines. */
+ * one role are one sentence with their number. USAGE for other engines. */
 infq_status infq_engine_check(const char *engine, int64_t tp, const infq_modules *ms, const infq_codec *codecs,
                               const cJSON *config, infq_findings *out, infq_err *err);
 

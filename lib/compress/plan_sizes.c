@@ -216,6 +216,8 @@ static infq_status name_output(infq_plan *p, infq_err *err)
     size_t n;
     infq_buf b;
 
+    if (p->o.out && !bare && infq_str_ends(p->o.out, ".safetensors"))
+        return infq_err_set(err, INFQ_E_USAGE, "%s: a model folder becomes a folder; give a name without .safetensors", p->o.out);
     if (p->o.out) {
         p->out = infq_mem_strdup(p->o.out);
         return p->out ? INFQ_E_OK : infq_err_set(err, INFQ_E_NOMEM, "name of the output");

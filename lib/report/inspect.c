@@ -172,7 +172,8 @@ void infq_inspect_text(const infq_checkpoint *ck, const infq_inspect *in, bool t
     } else if (in->has_config)
         infq_buf_fmt(to, "not runnable here: %s\n", in->not_runnable);
     else
-        infq_buf_str(to, "no config.json: it can be quantized and converted, not run\n");
+        infq_buf_str(to, in->n_quantized_params ? "no config.json: it can be verified and converted, not run\n"
+                                               : "no config.json: it can be quantized and converted, not run\n");
     for (size_t i = 0; tensors && i < infq_checkpoint_count(ck); i++) {
         const infq_ck_tensor *t = infq_checkpoint_get(ck, i);
         infq_buf_fmt(to, "%-8s ", infq_dtype_name(t->dtype));
