@@ -6,7 +6,7 @@ sed -n 's/^    \(inf[a-z]* .*\)/\1/p' "$ROOT/README.md" >lines
 while IFS= read -r line; do
     sh -c "$line" >out 2>err </dev/null
     code=$?
-    case $line in infeval*|infbench*) [ $code = 6 ] && code=0 ;; esac
+    case $line:$code in infeval*:6 | infbench*:[16]) code=0 ;; esac # an answer too; how fast this machine is decides the second
     [ $code = 0 ] || { echo "$line: exit $code"; head -3 err; }
 done <lines
 [ "$(wc -l <lines)" -ge 12 ] && echo run
