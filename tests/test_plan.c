@@ -257,7 +257,7 @@ START_TEST(plan_knows_what_an_engine_does_not_load)
     ck_assert_int_eq(plan(&f, o), INFQ_E_UNSUPPORTED);
     ck_assert_msg(strstr(f.err.msg, "k_proj") && strstr(f.err.msg, "64"), "%s", f.err.msg);
     o.engine = "foo";
-    ck_assert_int_eq(plan(&f, o), INFQ_E_UNSUPPORTED);
+    ck_assert_int_eq(plan(&f, o), INFQ_E_USAGE);
     close_tiny(&f);
 }
 END_TEST

@@ -331,7 +331,7 @@ START_TEST(verify_checks_the_rules_of_an_engine)
     expect_fail(&f, "group size");
     infq_verify_report_free(f.r);
     o.engine = "nobody";
-    ck_assert_int_eq(infq_verify_run(f.out, &o, NULL, &f.r, &f.err), INFQ_E_UNSUPPORTED);
+    ck_assert_int_eq(infq_verify_run(f.out, &o, NULL, &f.r, &f.err), INFQ_E_USAGE);
 }
 END_TEST
 
