@@ -6,6 +6,8 @@ cd "$(dirname "$0")/.."
 BUILD=${BUILD:-build}
 passed=0 failed=0 skipped=0 why=
 export OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-passive}
+# A busy machine decides about no test: limits only end what hangs.
+export CK_DEFAULT_TIMEOUT=${CK_DEFAULT_TIMEOUT:-60} CK_TIMEOUT_MULTIPLIER=${CK_TIMEOUT_MULTIPLIER:-3}
 export INFQ_SHARED=${INFQ_SHARED:-$(cd .. && pwd)/shared}
 for t in "$BUILD"/tests/test_*; do
     [ -x "$t" ] && [ -f "tests/$(basename "$t").c" ] || continue
