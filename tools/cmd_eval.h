@@ -24,6 +24,7 @@ typedef struct {
     double temperature, top_p, rate;
     int64_t window, tokens, limit, batch, threads;
     int64_t shots, fewshot_seed, rotate; /* infq_task_options; -1, -1, 0 unless asked */
+    infq_task_format format;
     opt_list noise;
     const char *policy, *profile;
     double margin, alpha, power;   /* NAN: the policy's */
@@ -192,6 +193,8 @@ int cmd_eval_reference(int argc, char **argv);
 int cmd_eval_diagnose(int argc, char **argv);
 /* cmd_eval_noise.c */
 int cmd_eval_noise(int argc, char **argv);
+/* cmd_eval_perturb.c */
+int cmd_eval_perturb(int argc, char **argv);
 /* cmd_eval_list.c */
 int cmd_eval_list(int argc, char **argv);
 /* cmd_eval_fetch.c */

@@ -92,6 +92,7 @@ static infq_task_options task_options(const eval_options *o, const entry_setting
     t.shots = o->shots >= 0 ? o->shots : e->shots;
     t.fewshot_seed = o->fewshot_seed;
     t.rotate = o->rotate;
+    t.format = o->format;
     return t;
 }
 

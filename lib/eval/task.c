@@ -284,7 +284,7 @@ static infq_status load_items(void *ctx, const infq_task_file *f, const char *pa
     row_source s;
     infq_status st;
 
-    INFQ_TRY(infq_source_open(&s, j->m, f, path, true, j->o->rotate, err));
+    INFQ_TRY(infq_source_open(&s, j->m, f, path, true, j->o, err));
     st = infq_task_fill(j->t, &s, j->x, j->o, err);
     infq_source_close(&s);
     return st;

@@ -23,11 +23,23 @@ typedef struct {
     const char *row;      /* GENERATE: the row as JSON, else NULL */
 } infq_doc;
 
+/* Neutral changes of how contexts look (specs 2.5), in items and examples alike; a context without the place keeps its look. */
+typedef enum {
+    INFQ_FORMAT_PLAIN,      /* as the manifest says */
+    INFQ_FORMAT_BLANK_LINE, /* a blank line in front of the last line ("Answer:") */
+    INFQ_FORMAT_ONE_LINE,   /* a blank instead of the newline there */
+    INFQ_FORMAT_TWO_BLANKS, /* two blanks behind the first colon that one follows ("Question:  ") */
+    INFQ_FORMAT_PAREN,      /* lines "A. text" become "(A) text" */
+    INFQ_FORMAT_COUNT
+} infq_task_format;
+extern const char *const infq_task_format_names[]; /* "plain", "blank line", ... */
+
 typedef struct {
     int64_t limit;        /* documents, 0: all */
     int64_t shots;        /* examples in front, -1: the manifest's count */
     int64_t fewshot_seed; /* -1: as the manifest says; else examples are drawn at random with this seed */
     int64_t rotate;       /* option k of the prompt is option (k + rotate) mod n of the file (multiple-choice manifests with `options`) */
+    infq_task_format format;
 } infq_task_options;
 infq_task_options infq_task_options_default(void);
 

@@ -102,7 +102,7 @@ static infq_status load_examples(void *ctx, const infq_task_file *f, const char 
     row_source s;
     infq_status st;
 
-    INFQ_TRY(infq_source_open(&s, j->m, f, path, true, j->o->rotate, err));
+    INFQ_TRY(infq_source_open(&s, j->m, f, path, true, j->o, err));
     st = read_examples(j->x, &s, j->x->random ? 0 : want, j->m->fewshot.separator, err);
     if (!st && j->x->n < want)
         st = infq_err_set(err, INFQ_E_FORMAT, "%s: %lld rows, %lld examples are wanted", path, (long long)j->x->n, (long long)want);

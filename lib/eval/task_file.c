@@ -162,7 +162,7 @@ static infq_status fill_from_file(infq_task *t, const own_file *u, const choice 
 
     f.rows = best->rows;
     INFQ_TRY(infq_examples_new(&x, err));
-    st = infq_source_open(&s, best->m, &f, u->path, false, o->rotate, err);
+    st = infq_source_open(&s, best->m, &f, u->path, false, o, err);
     if (!st) {
         st = infq_task_fill(t, &s, &x, o, err);
         infq_source_close(&s);

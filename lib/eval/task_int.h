@@ -23,6 +23,7 @@ typedef struct {
     bool by_context, wikihow;
     infq_task_kind kind;
     int64_t rotate;
+    infq_task_format format;
 } row_prompt;
 
 /* What one row says; all texts in the arena. */
@@ -37,6 +38,8 @@ typedef struct {
 
 infq_status infq_row_prompt_open(const infq_task_prompt *p, infq_task_kind kind, row_prompt *out, infq_err *err);
 void infq_row_prompt_free(row_prompt *p);
+/* Appends a context in another look. */
+void infq_task_reformat(infq_task_format format, const char *context, infq_buf *to);
 /* Renders a row. FORMAT names the rule; the caller adds file and line. */
 infq_status infq_row_render(const row_prompt *p, infq_fields *f, infq_arena *a, row_text *out, infq_err *err);
 
@@ -55,7 +58,7 @@ typedef struct {
 
 /* hashed: contents must have the hashes that the manifest says. */
 infq_status infq_source_open(row_source *s, const infq_manifest *m, const infq_task_file *f, const char *path, bool hashed,
-                             int64_t rotate, infq_err *err);
+                             const infq_task_options *o, infq_err *err);
 void infq_source_close(row_source *s);
 /* Renders the next row into the arena; *end behind the last. *json: GENERATE, the row as JSON, in the arena too; else NULL. */
 infq_status infq_source_next(row_source *s, infq_arena *a, row_text *row, const char **json, char where[32], bool *end, infq_err *err);

@@ -340,6 +340,35 @@ static infq_status target_of(const row_prompt *p, infq_fields *f, infq_arena *a,
     return 0;
 }
 
+/* Contexts in the look asked for; those that are one text stay one. */
+static infq_status reformat_all(const row_prompt *p, infq_arena *a, row_text *out, infq_err *err)
+{
+    const char **v;
+    infq_status st = 0;
+
+    if (p->format == INFQ_FORMAT_PLAIN)
+        return 0;
+    INFQ_TRY(infq_arena_alloc(a, (size_t)out->n, sizeof(*v), "contexts", (void **)&v, err));
+    for (int64_t i = 0; i < out->n && !st; i++) {
+        infq_buf text;
+        char *copy;
+        if (i > 0 && out->contexts[i] == out->contexts[0]) {
+            v[i] = v[0];
+            continue;
+        }
+        infq_buf_init(&text);
+        infq_task_reformat(p->format, out->contexts[i], &text);
+        st = infq_buf_status(&text, err);
+        if (!st)
+            st = infq_arena_strdup(a, text.data, &copy, err);
+        if (!st)
+            v[i] = copy;
+        infq_buf_deinit(&text);
+    }
+    out->contexts = v;
+    return st;
+}
+
 infq_status infq_row_render(const row_prompt *p, infq_fields *f, infq_arena *a, row_text *out, infq_err *err)
 {
     memset(out, 0, sizeof(*out));
@@ -356,5 +385,6 @@ infq_status infq_row_render(const row_prompt *p, infq_fields *f, infq_arena *a, 
     }
     if (contexts_of(p, f, a, out, err))
         return p->contexts.n > 0 ? infq_err_in(err, "contexts") : err->code;
+    INFQ_TRY(reformat_all(p, a, out, err));
     return delimit(p, f, a, out, err);
 }

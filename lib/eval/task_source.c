@@ -90,7 +90,7 @@ static infq_status common_fields(row_source *s, infq_err *err)
 }
 
 infq_status infq_source_open(row_source *s, const infq_manifest *m, const infq_task_file *f, const char *path, bool hashed,
-                             int64_t rotate, infq_err *err)
+                             const infq_task_options *o, infq_err *err)
 {
     infq_task_prompt p;
     infq_status st;
@@ -118,7 +118,8 @@ infq_status infq_source_open(row_source *s, const infq_manifest *m, const infq_t
         if (st)
             infq_err_in(err, "%s", path);
     }
-    s->prompt.rotate = rotate;
+    s->prompt.rotate = o->rotate;
+    s->prompt.format = o->format;
     if (st)
         infq_source_close(s);
     return st;
