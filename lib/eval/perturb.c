@@ -55,7 +55,7 @@ static infq_status fill(const infq_items *const *a, const infq_items *const *b, 
         snprintf(r->label, sizeof(r->label), "%s", labels[j]);
         if (j == 0) {
             snprintf(t->metric, sizeof(t->metric), "%s", g.metric);
-            t->verdict = g.verdict;
+            t->verdict = g.t2;
             t->gap_min = t->gap_max = g.gap;
         }
         t->gap += g.gap / n;
