@@ -1,7 +1,6 @@
-/* The gate: worked_examples of specs/vectors/statistics.json (T2 blocks of W1 to W4, W6, W8; Holm of W7), case B50, refusals. */
-#include "tests/testlib.h"
-
-#include "lib/eval/gate.h"
+/* The gate: worked_examples of specs/vectors/statistics.json (T2 blocks of W1 to W4, W6, W8; Holm of W7; verdicts of tasks and of the suite W5), case B50,
+ * what T1 rests on, guards, refusals. */
+#include "tests/gate_pairs.h"
 
 static cJSON *golden;
 
@@ -245,28 +244,278 @@ START_TEST(not_a_number_never_passes)
 }
 END_TEST
 
-/* n items; the first b are right in a only, the next c in b only. */
+/* n items; the first `losses` are right in a only, the next `gains` in b only. */
 static void make_items(infq_items **a, infq_items **b, int64_t losses, int64_t gains, int64_t n)
 {
-    infq_item_key key = {.task = "t", .task_digest = "d", .tokenizer = "k", .metric = "acc", .settings = "bos=model"};
+    gate_sides("t", "bos=model", losses, gains, n, a, b);
+}
+
+/* T1 of an example from its runs, beside the T2 that t holds already. */
+static void add_band(const cJSON *e, const infq_gate_options *o, infq_gate_task *t)
+{
+    const cJSON *v;
+    double a[16], b[16], n = num(e, "n");
+    int ra = 0, rb = 0;
+    infq_band_input in;
+
+    cJSON_ArrayForEach(v, infq_json_get(e, "correct_original"))
+        a[ra++] = v->valuedouble / n;
+    cJSON_ArrayForEach(v, infq_json_get(e, "correct_compressed"))
+        b[rb++] = v->valuedouble / n;
+    in = cJSON_IsTrue(infq_json_get(e, "paired_runs")) ? infq_band_paired(a, b, ra, 1) : infq_band_unpaired(a, ra, b, rb, 1);
+    infq_band_decide(&in, &o->band, o->band.alpha, &t->band);
+    t->band_asked = true;
+    infq_gate_conclude(t, o);
+}
+
+START_TEST(verdicts_of_worked_examples_equal_golden)
+{
+    static const char *const names[] = {"W1", "W2", "W3", "W4"};
+    infq_gate_options o = infq_gate_options_default(), strict = o, detect = o;
+    infq_gate_task t[4], suite[3];
+    infq_gate_suite s;
+    infq_err err;
+    const cJSON *w5;
+
+    TEST_NEEDS_SHARED();
+    strict.strict = true;
+    detect.strict_detect = true;
+    for (int i = 0; i < 4; i++) {
+        const cJSON *e = example(names[i]), *t2 = infq_json_get(e, "T2");
+        const char *want = infq_json_get(e, "task_verdict")->valuestring;
+        t[i] = i == 0 ? graded_example(t2) : binary_example(t2);
+        add_band(e, &o, &t[i]);
+        ck_assert_msg(t[i].verdict == (strcmp(want, "PASS") == 0   ? INFQ_VERDICT_PASS
+                                       : strcmp(want, "FAIL") == 0 ? INFQ_VERDICT_FAIL : INFQ_VERDICT_UNDECIDED),
+                      "%s is %s, should be %s", names[i], infq_verdict_name(t[i].verdict), want);
+    }
+    /* W5: the macro average of W1, W3, W4 passes T1 by a hair although W3 alone is undecided */
+    suite[0] = t[0];
+    suite[1] = t[2];
+    suite[2] = t[3];
+    w5 = example("W5_suite");
+    ck_ok(infq_gate_combine(suite, 3, NULL, NULL, &o, &s, &err), err);
+    close_to(w5, "D", s.band.in.gap);
+    close_to(w5, "se", s.band.in.se);
+    close_to(w5, "df", s.band.in.df);
+    close_to(w5, "nu", s.band.in.nu);
+    close_to(w5, "noise_limit_point", s.band.limit);
+    close_to(w5, "crit_upper", s.band.upper);
+    ck_assert_int_eq(s.verdict, INFQ_VERDICT_PASS);
+    ck_ok(infq_gate_combine(suite, 3, NULL, NULL, &strict, &s, &err), err);
+    ck_assert_int_eq(s.verdict, INFQ_VERDICT_UNDECIDED);
+    ck_assert_int_eq(s.reason, INFQ_GATE_TASK);
+    ck_assert_int_eq(s.worst, 1);
+    ck_ok(infq_gate_combine(suite, 3, NULL, NULL, &detect, &s, &err), err);
+    ck_assert(s.shift);
+    ck_assert_int_eq(s.reason, INFQ_GATE_SHIFT);
+    /* W2 fails, and the suite with it, after correction for four tasks */
+    ck_ok(infq_gate_combine(t, 4, NULL, NULL, &o, &s, &err), err);
+    ck_assert_int_eq(s.verdict, INFQ_VERDICT_FAIL);
+    ck_assert_int_eq(s.worst, 1);
+}
+END_TEST
+
+/* One task of 4000 items with so many losses and gains, decided under o. */
+static infq_gate_task decided(const char *settings, int64_t losses, int64_t gains, const infq_noise *noise_a, const infq_noise *noise_b,
+                              const infq_gate_options *o)
+{
+    infq_items *a, *b;
+    infq_gate_task t;
+    infq_pair *p;
     infq_err err;
 
-    ck_ok(infq_items_new(&key, a, &err), err);
-    ck_ok(infq_items_new(&key, b, &err), err);
-    for (int64_t i = 0; i < n; i++) {
-        for (int k = 0; k < 2; k++) {
-            infq_item *it;
-            bool right = i < losses ? k == 0 : i < losses + gains ? k == 1 : i % 2;
-            ck_ok(infq_items_add(k ? *b : *a, 2, &it, &err), err);
-            it->doc = i;
-            it->gold = 0;
-            snprintf(it->request, sizeof(it->request), "%016llx", (unsigned long long)i);
-            it->ll[0] = right ? -1 : -2;
-            it->ll[1] = right ? -2 : -1;
-            infq_item_finish(it);
-        }
+    gate_sides("t", settings, losses, gains, 4000, &a, &b);
+    p = gate_pair_of(a, b);
+    ck_ok(infq_gate_pair(p, noise_a, noise_b, false, 1, o, &t, &err), err);
+    infq_pair_free(p);
+    infq_items_free(a);
+    infq_items_free(b);
+    return t;
+}
+
+#define OURS "infq=1 bos=model"
+
+START_TEST(noise_that_was_not_measured_is_used_as_the_policy_says)
+{
+    static const struct {
+        infq_noise_use use;
+        infq_verdict small, between, beyond; /* gaps of 0.2, 0.5 and 1.1 points: below the floor, between, beyond the cap */
+    } cases[] = {{INFQ_NOISE_OPTIONAL, INFQ_VERDICT_PASS, INFQ_VERDICT_UNDECIDED, INFQ_VERDICT_UNDECIDED},
+                 {INFQ_NOISE_REQUIRED, INFQ_VERDICT_UNDECIDED, INFQ_VERDICT_UNDECIDED, INFQ_VERDICT_UNDECIDED},
+                 {INFQ_NOISE_FLOOR, INFQ_VERDICT_PASS, INFQ_VERDICT_UNDECIDED, INFQ_VERDICT_FAIL},
+                 {INFQ_NOISE_OFF, INFQ_VERDICT_PASS, INFQ_VERDICT_PASS, INFQ_VERDICT_UNDECIDED}};
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        infq_gate_options o = infq_gate_options_default();
+        o.noise = cases[i].use;
+        ck_assert_int_eq(decided(OURS, 12, 4, NULL, NULL, &o).verdict, cases[i].small);
+        ck_assert_int_eq(decided(OURS, 24, 4, NULL, NULL, &o).verdict, cases[i].between);
+        ck_assert_int_eq(decided(OURS, 52, 8, NULL, NULL, &o).verdict, cases[i].beyond);
     }
 }
+END_TEST
+
+START_TEST(one_run_of_an_unknown_engine_never_passes)
+{
+    infq_gate_options o = infq_gate_options_default();
+    infq_gate_task t = decided("filter=none", 0, 0, NULL, NULL, &o);
+
+    ck_assert_int_eq(t.t2, INFQ_VERDICT_PASS);
+    ck_assert_int_eq(t.verdict, INFQ_VERDICT_UNDECIDED);
+    ck_assert_int_eq(t.band.reason, INFQ_BAND_NO_RUNS);
+    o.reproducible = true;
+    ck_assert_int_eq(decided("filter=none", 0, 0, NULL, NULL, &o).verdict, INFQ_VERDICT_PASS);
+}
+END_TEST
+
+/* A record of runs whose right answers are counted, out of n. */
+static infq_noise *record(const char *settings, const int64_t *right, int runs, int64_t n, int64_t n_full)
+{
+    infq_items *items[16];
+    infq_noise *r;
+    infq_err err;
+
+    ck_ok(infq_noise_new(runs, &r, &err), err);
+    for (int j = 0; j < runs; j++) {
+        items[j] = gate_run("t", settings, right[j], n);
+        snprintf(r->labels[j], sizeof(r->labels[j]), "seed=%d", j);
+    }
+    ck_ok(infq_noise_add_task(r, (const infq_items *const *)items, NULL, n_full, &err), err);
+    r->reproducible = true;
+    for (int j = 0; j < runs; j++)
+        infq_items_free(items[j]);
+    return r;
+}
+
+START_TEST(measured_noise_widens_the_band_and_fewer_items_do_not)
+{
+    static const int64_t a[6] = {2000, 2016, 1984, 2010, 1992, 1998}, b[6] = {1990, 2006, 1974, 2000, 1982, 1990};
+    infq_gate_options o = infq_gate_options_default();
+    infq_noise *ra = record(OURS, a, 6, 4000, 0), *rb = record(OURS, b, 6, 4000, 0), *part = record(OURS, a, 6, 4000, 40000);
+    infq_gate_task t = decided(OURS, 24, 4, ra, NULL, &o); /* gap -0.5 points: between floor and cap */
+
+    ck_assert_double_gt(ra->tasks[0].sd, 0.002);
+    ck_assert_int_eq(t.band.reason, INFQ_BAND_WITHIN);
+    ck_assert_int_eq(t.verdict, INFQ_VERDICT_PASS);
+    ck_assert_double_eq_tol(t.psi0, ra->tasks[0].flip_rate, 1e-15);
+    t = decided(OURS, 24, 4, part, NULL, &o); /* the same noise of a tenth of the task */
+    ck_assert_double_eq_tol(t.band.limit, o.band.kappa * M_SQRT2 * ra->tasks[0].sd / sqrt(10), 1e-15);
+    ck_assert_int_eq(t.verdict, INFQ_VERDICT_UNDECIDED);
+    ck_assert_int_gt(t.runs_needed, 6);
+    t = decided(OURS, 0, 0, ra, rb, &o); /* the gap is that of the runs, paired by their labels */
+    ck_assert(t.band.in.paired);
+    ck_assert_double_eq_tol(t.band.in.gap, -(10 + 10 + 10 + 10 + 10 + 8) / 6.0 / 4000, 1e-12);
+    ck_assert_int_eq(t.band.verdict, INFQ_VERDICT_PASS);
+    infq_noise_free(ra);
+    infq_noise_free(rb);
+    infq_noise_free(part);
+}
+END_TEST
+
+START_TEST(a_noise_record_of_something_else_is_refused)
+{
+    static const int64_t right[3] = {5, 6, 5};
+    static const char *const says[] = {"settings differs", "tokenizer differs", "model_digest differs", "task_digest differs", "metric differs"};
+    infq_gate_options o = infq_gate_options_default();
+    infq_items *a, *b;
+    infq_pair *p;
+
+    gate_sides("t", OURS, 1, 1, 10, &a, &b);
+    p = gate_pair_of(a, b);
+    strcpy(p->digest_a, "m");
+    for (int i = 0; i < 5; i++) {
+        infq_noise *r = record(OURS, right, 3, 10, 0);
+        infq_gate_task t;
+        infq_err err;
+        snprintf(r->settings, sizeof(r->settings), "%s", i == 0 ? "infq=2" : OURS);
+        snprintf(r->tokenizer, sizeof(r->tokenizer), "%s", i == 1 ? "other" : "k");
+        snprintf(r->model_digest, sizeof(r->model_digest), "%s", i == 2 ? "n" : "m");
+        snprintf(r->tasks[0].task_digest, sizeof(r->tasks[0].task_digest), "%s", i == 3 ? "e" : "d");
+        snprintf(r->tasks[0].metric, sizeof(r->tasks[0].metric), "%s", i == 4 ? "acc_norm" : "acc");
+        ck_assert_int_eq(infq_gate_pair(p, r, NULL, false, 1, &o, &t, &err), INFQ_E_MISMATCH);
+        ck_assert_msg(strstr(err.msg, says[i]) != NULL, "%s", err.msg);
+        infq_noise_free(r);
+    }
+    infq_pair_free(p);
+    infq_items_free(a);
+    infq_items_free(b);
+}
+END_TEST
+
+START_TEST(guards_take_a_pass_back_and_never_give_one)
+{
+    infq_gate_options o = infq_gate_options_default();
+    infq_distance far = {.kld = 0.5, .kld_se = 0.01, .kld_p99 = 4, .same_top = 0.7, .same_top_se = 0.01, .ln_ratio = 0.4, .ln_ratio_se = 0.01,
+                         .n_windows = 30, .self_kld = NAN},
+                  near = {.kld = 0.001, .kld_se = 1e-5, .kld_p99 = 0.01, .same_top = 0.99, .same_top_se = 0.001, .ln_ratio = 1e-4,
+                          .ln_ratio_se = 1e-4, .n_windows = 30, .self_kld = NAN};
+    infq_gate_suite s;
+    infq_gate_task t;
+    infq_err err;
+
+    o.guards.kld = 0.03;
+    t = decided(OURS, 0, 0, NULL, NULL, &o);
+    ck_ok(infq_gate_combine(&t, 1, &far, NULL, &o, &s, &err), err);
+    ck_assert_int_eq(s.verdict, INFQ_VERDICT_FAIL);
+    ck_assert_int_eq(s.reason, INFQ_GATE_GUARD);
+    ck_ok(infq_gate_combine(&t, 1, &near, NULL, &o, &s, &err), err);
+    ck_assert_int_eq(s.verdict, INFQ_VERDICT_PASS);
+    ck_ok(infq_gate_combine(&t, 1, NULL, NULL, &o, &s, &err), err); /* asked, not measured, not required */
+    ck_assert_int_eq(s.verdict, INFQ_VERDICT_PASS);
+    o.require = 1u << INFQ_GUARD_KLD;
+    ck_ok(infq_gate_combine(&t, 1, NULL, NULL, &o, &s, &err), err);
+    ck_assert_int_eq(s.verdict, INFQ_VERDICT_UNDECIDED);
+    ck_assert_str_eq(s.missing, "kld");
+    t = decided(OURS, 24, 4, NULL, NULL, &o); /* undecided by T1: a near distribution changes nothing */
+    ck_ok(infq_gate_combine(&t, 1, &near, NULL, &o, &s, &err), err);
+    ck_assert_int_eq(s.verdict, INFQ_VERDICT_UNDECIDED);
+    ck_assert_int_eq(s.reason, INFQ_GATE_T1);
+}
+END_TEST
+
+START_TEST(a_failure_among_many_tasks_must_survive_correction)
+{
+    infq_gate_options o = infq_gate_options_default();
+    infq_gate_task t[12];
+    infq_gate_suite s;
+    infq_err err;
+
+    memset(t, 0, sizeof(t));
+    for (int i = 0; i < 12; i++)
+        infq_gate_binary(10, 12, 2000, &o, &t[i]);
+    infq_gate_binary(72, 30, 2000, &o, &t[5]); /* p of failing 0.04: nothing among twelve */
+    ck_assert_int_eq(t[5].verdict, INFQ_VERDICT_FAIL);
+    ck_ok(infq_gate_combine(t, 12, NULL, NULL, &o, &s, &err), err);
+    ck_assert_int_eq(s.worst, 5);
+    ck_assert_double_gt(s.worst_p, 0.05);
+    ck_assert_int_eq(s.verdict, INFQ_VERDICT_UNDECIDED); /* no pass while a task fails, no fail before correction */
+    infq_gate_binary(140, 30, 2000, &o, &t[5]);
+    ck_ok(infq_gate_combine(t, 12, NULL, NULL, &o, &s, &err), err);
+    ck_assert_int_eq(s.verdict, INFQ_VERDICT_FAIL);
+    ck_assert_int_eq(s.reason, INFQ_GATE_TASK);
+}
+END_TEST
+
+START_TEST(clustered_items_need_more_of_them)
+{
+    infq_gate_options o = infq_gate_options_default();
+    double d[400];
+    int64_t cluster[400];
+    infq_gate_task alone, together;
+    infq_err err;
+
+    for (int i = 0; i < 400; i++) {
+        cluster[i] = i / 10;
+        d[i] = i / 10 % 8 == 0 ? (i / 80 % 2 ? 1 : -1) : 0; /* whole clusters change */
+    }
+    ck_ok(infq_gate_graded(d, NULL, 400, &o, &alone, &err), err);
+    ck_ok(infq_gate_graded(d, cluster, 400, &o, &together, &err), err);
+    ck_assert_int_eq(together.n_clusters, 40);
+    ck_assert_double_gt(together.se, 3 * alone.se);
+    ck_assert_int_gt(together.more_items_no_gap, 9 * alone.more_items_no_gap);
+}
+END_TEST
 
 START_TEST(paired_items_use_the_exact_paired_test)
 {
@@ -354,6 +603,14 @@ int main(void)
     tcase_add_test(g, graded_worked_example_equals_golden);
     tcase_add_test(g, suite_worked_example_equals_golden);
     tcase_add_test(g, holm_of_worked_example_equals_golden);
+    tcase_add_test(g, verdicts_of_worked_examples_equal_golden);
+    tcase_add_test(p, noise_that_was_not_measured_is_used_as_the_policy_says);
+    tcase_add_test(p, one_run_of_an_unknown_engine_never_passes);
+    tcase_add_test(p, measured_noise_widens_the_band_and_fewer_items_do_not);
+    tcase_add_test(p, a_noise_record_of_something_else_is_refused);
+    tcase_add_test(p, guards_take_a_pass_back_and_never_give_one);
+    tcase_add_test(p, a_failure_among_many_tasks_must_survive_correction);
+    tcase_add_test(p, clustered_items_need_more_of_them);
     tcase_add_test(p, a_task_that_fails_fails_the_suite);
     tcase_add_test(p, few_items_without_a_flip_decide_nothing);
     tcase_add_test(p, swapping_losses_and_gains_mirrors_the_test);

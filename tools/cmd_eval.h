@@ -180,6 +180,8 @@ int cmd_eval_report_page(int argc, char **argv);
 int cmd_eval_gate(int argc, char **argv);
 /* cmd_eval_plan.c */
 int cmd_eval_plan(int argc, char **argv);
+/* cmd_eval_simulate.c */
+int cmd_eval_simulate(int argc, char **argv);
 
 /* cmd_eval_sequential.c: all tasks of model 0 and model 1, in turn, until the policy's rule stops; items are then in r, in the order of the schedule. */
 infq_status eval_sequential(eval_run *r, const eval_model *a, const eval_model *b, const infq_log *log, infq_err *err);

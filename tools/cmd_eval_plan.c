@@ -17,7 +17,7 @@
 
 typedef struct {
     const char *policy, *profile;
-    double margin, alpha, power, psi, gap;
+    double margin, alpha, power, psi, psi0, gap;
     int64_t n_items;
     opt_list noise;
     bool json, quiet;
@@ -31,6 +31,7 @@ static const opt_row rows[] = {
     { "alpha", 0, OPT_F64, "A", "one-sided error rate of either verdict (0.05)", AT(alpha), 1e-9, 0.5 },
     { "power", 0, OPT_F64, "P", "chance of the right verdict (0.8)", AT(power), 0.5, 0.999999 },
     { "psi", 0, OPT_F64, "X", "share of items that change; from pilot items, or 0.05", AT(psi), 1e-6, 1 },
+    { "psi0", 0, OPT_F64, "X", "share of the original's own items that change from run to run: the noise of N items", AT(psi0), 1e-9, 1 },
     { "gap", 0, OPT_F64, "X", "true gap to plan for, negative = worse (0)", AT(gap), -1, 1 },
     { "n", 'n', OPT_I64, "N", "items there are: what they can show", AT(n_items), 1, 1e12 },
     { "noise", 0, OPT_LIST, "FILE", "record of infeval noise of the original: runs for T1", AT(noise), 0, 0 },
@@ -161,6 +162,8 @@ static infq_status make_plan(plan *p, int n_args, char **args, infq_err *err)
     INFQ_TRY(gate_policy(p->o->policy, p->o->profile, p->o->margin, p->o->alpha, p->o->power, NULL, false, &p->policy, err));
     if (n_args == 1)
         return infq_err_set(err, INFQ_E_USAGE, "pilot items are those of two models: give both sides");
+    if (!isnan(p->o->psi0) && p->o->n_items == 0 && n_args == 0)
+        return infq_err_set(err, INFQ_E_USAGE, "--psi0 says the noise of so many items: give -n, too");
     if (p->o->noise.n > 1)
         return infq_err_set(err, INFQ_E_USAGE, "--noise: the original's record alone is planned with");
     INFQ_TRY(infq_mem_new(EVAL_MAX_TASKS + 1, sizeof(*p->rows), "rows of the plan", (void **)&p->rows, err));
@@ -191,6 +194,17 @@ static void count_text(double v, infq_buf *to)
         infq_buf_fmt(to, " %10.0f", v);
     else
         infq_buf_fmt(to, " %10s", "never");
+}
+
+/* What the self-flip rate makes of the last row's items (specs 2.1). */
+static double noise_sd(const plan *p)
+{
+    return infq_self_flip_sd(p->o->psi0, p->rows[p->n - 1].n);
+}
+
+static double noise_limit(const plan *p)
+{
+    return p->policy.gate.band.kappa * M_SQRT2 * noise_sd(p);
 }
 
 static void plan_text(const plan *p, infq_buf *to)
@@ -230,6 +244,9 @@ static void plan_text(const plan *p, infq_buf *to)
         snprintf(runs, sizeof(runs), "%d, %d", p->designs[i].runs_a, p->designs[i].runs_b);
         infq_buf_fmt(to, "%-28s %12.3f %12.3f %12.3f\n", runs, p->designs[i].none.pass, p->designs[i].limit.pass, p->designs[i].limit.fail);
     }
+    if (!isnan(p->o->psi0) && p->rows[p->n - 1].n > 0)
+        infq_buf_fmt(to, "\nan original that changes %.2f %% of its answers from run to run: sd of a score of %lld items %.3f points, limit of two "
+                     "runs %.3f points\n", 100 * p->o->psi0, (long long)p->rows[p->n - 1].n, 100 * noise_sd(p), 100 * noise_limit(p));
     if (p->noise) {
         infq_noise_suite s = infq_noise_suite_of(p->noise);
         infq_buf_fmt(to, "\nnoise of the original (%s, %d runs): limit %.3f points over the suite\n", p->noise->source, p->noise->n_runs,
@@ -270,6 +287,10 @@ static void plan_json(const plan *p, infq_buf *to)
         infq_jw_end_obj(&w);
     }
     infq_jw_end_arr(&w);
+    if (!isnan(p->o->psi0) && p->rows[p->n - 1].n > 0) {
+        infq_jw_key_f64(&w, "noise_sd", noise_sd(p));
+        infq_jw_key_f64(&w, "noise_limit", noise_limit(p));
+    }
     infq_jw_key(&w, "runs");
     infq_jw_arr(&w);
     for (int i = 0; i < p->n_designs; i++) {
@@ -288,7 +309,7 @@ static void plan_json(const plan *p, infq_buf *to)
 
 int cmd_eval_plan(int argc, char **argv)
 {
-    options o = { .margin = NAN, .alpha = NAN, .power = NAN, .psi = NAN };
+    options o = { .margin = NAN, .alpha = NAN, .power = NAN, .psi = NAN, .psi0 = NAN };
     plan *p = NULL;
     int n_args;
     bool done;

@@ -14,6 +14,7 @@ static const cmd_row rows[] = {
     { "noise", "run-to-run noise of a model's own scores", cmd_eval_noise },
     { "plan", "items and runs that a verdict needs", cmd_eval_plan },
     { "perturb", "whether the gap depends on how tasks are asked", cmd_eval_perturb },
+    { "simulate", "how often the gate is wrong, by simulation", cmd_eval_simulate },
     { "report", "results as a page, Markdown, JUnit XML, JSON", cmd_eval_report_page },
     { "reference", "an original's distributions, stored small", cmd_eval_reference },
     { "tasks", "what can be evaluated, and whether its data is there", cmd_eval_list },

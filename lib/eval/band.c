@@ -3,6 +3,14 @@
 #include <math.h>
 #include <string.h>
 
+/* Means of equal counts differ by rounding alone: spreads below this are none, gaps so close to a margin lie at it. */
+#define ROUNDING 1e-12
+
+static double no_rounding(double sd)
+{
+    return sd < ROUNDING ? 0 : sd;
+}
+
 infq_band_options infq_band_options_default(void)
 {
     return (infq_band_options){.alpha = 0.05, .kappa = infq_norm_quantile(0.975), .floor = 0.0025, .cap = 0.01};
@@ -26,11 +34,11 @@ infq_band_input infq_band_paired(const double *a, const double *b, int runs, dou
         double d = b[j] - a[j] - in.gap;
         s += d * d;
     }
-    in.sd_pair = runs > 1 ? sqrt(s / (runs - 1)) : NAN;
+    in.sd_pair = runs > 1 ? no_rounding(sqrt(s / (runs - 1))) : NAN;
     in.se = in.sd_pair / sqrt(runs);
-    in.sd_a = ma.sd;
-    in.sd_b = mb.sd;
-    in.s = ma.sd * s_scale;
+    in.sd_a = no_rounding(ma.sd);
+    in.sd_b = no_rounding(mb.sd);
+    in.s = in.sd_a * s_scale;
     return in;
 }
 
@@ -48,10 +56,10 @@ infq_band_input infq_band_unpaired(const double *a, int runs_a, const double *b,
     infq_moments ma = infq_moments_of(a, runs_a), mb = infq_moments_of(b, runs_b);
     infq_band_input in = {.gap = mb.mean - ma.mean, .nu = runs_a - 1, .runs_a = runs_a, .runs_b = runs_b};
 
-    in.sd_a = ma.sd;
-    in.sd_b = mb.sd;
+    in.sd_a = no_rounding(ma.sd);
+    in.sd_b = no_rounding(mb.sd);
     in.sd_pair = NAN;
-    in.s = ma.sd * s_scale;
+    in.s = in.sd_a * s_scale;
     welch(&in);
     return in;
 }
@@ -101,6 +109,7 @@ static double square(double x)
     return x * x;
 }
 
+
 double infq_band_upper(const infq_band_input *in, const infq_band_options *o, double t, double chi)
 {
     double s2 = 2 * o->kappa * o->kappa * in->s * in->s, h = in->se == 0 ? 0 : t * in->se;
@@ -139,7 +148,8 @@ static double criterion_lower(const infq_band_input *in, const infq_band_options
 /* p of equivalence within the margin; without the upper side when gains are allowed. */
 static double equivalence(const infq_band_input *in, double margin, bool allow_gain)
 {
-    infq_tost r = infq_tost_test(in->gap, in->se, in->df, margin);
+    double at = fabs(fabs(in->gap) - margin) < ROUNDING ? copysign(margin, in->gap) : in->gap;
+    infq_tost r = infq_tost_test(at, in->se, in->df, margin);
 
     return allow_gain ? r.p_lower : r.p_tost;
 }
@@ -147,7 +157,7 @@ static double equivalence(const infq_band_input *in, double margin, bool allow_g
 static double beyond(const infq_band_input *in, double margin)
 {
     if (in->se == 0)
-        return in->gap > -margin ? 1 : in->gap < -margin ? 0 : 0.5;
+        return in->gap > -margin + ROUNDING ? 1 : in->gap < -margin - ROUNDING ? 0 : 0.5;
     return infq_t_cdf((in->gap + margin) / in->se, in->df).p;
 }
 

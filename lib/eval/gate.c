@@ -4,11 +4,14 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "lib/base/mem.h"
+#include "lib/eval/exact.h"
 #include "lib/eval/resample.h"
 
 #define MAX_ITEMS 1000000000 /* a plan beyond this is no plan */
 #define SIGN_SEED 1          /* of the permutation test on graded scores */
 #define SIGN_DRAWS 20000
+#define REPLICATES 2000      /* of the bootstrap */
 
 static const char *const verdict_names[] = {"pass", "fail", "undecided"};
 
@@ -53,16 +56,33 @@ static int64_t further(double wanted, int64_t n_now)
     return more < 1 ? 1 : (int64_t)more;
 }
 
+#define FEW_CHANGES 100 /* from here on Tango's test errs at most 5.2 % for 5 % (infeval simulate) */
+
+infq_verdict infq_gate_t2(int64_t b, int64_t c, int64_t n, double margin, double alpha, double *p_exact)
+{
+    infq_prob p = infq_norm_cdf(infq_tango_score(b, c, n, -margin));
+    infq_verdict v = decide(p.q, p.p, alpha);
+    double tail = v == INFQ_VERDICT_PASS ? p.q : p.p;
+
+    *p_exact = NAN;
+    // far out in the tail the exact p is below alpha, too
+    if (v == INFQ_VERDICT_UNDECIDED || tail < alpha / 8 || b + c >= FEW_CHANGES)
+        return v;
+    *p_exact = infq_tango_exact_p(b, c, n, margin, v == INFQ_VERDICT_PASS);
+    return *p_exact < alpha ? v : INFQ_VERDICT_UNDECIDED;
+}
+
 /* Smallest n at which no flip at all passes: the case where the normal formula, having no variance, would say 0. */
 static double items_without_flips(const infq_gate_options *o)
 {
     int64_t lo = 0, hi = 1;
+    double exact;
 
-    while (hi < MAX_ITEMS && infq_norm_cdf(infq_tango_score(0, 0, hi, -o->margin)).q >= o->alpha)
+    while (hi < MAX_ITEMS && infq_gate_t2(0, 0, hi, o->margin, o->alpha, &exact) != INFQ_VERDICT_PASS)
         hi *= 2;
     while (hi - lo > 1) {
         int64_t mid = lo + (hi - lo) / 2;
-        if (infq_norm_cdf(infq_tango_score(0, 0, mid, -o->margin)).q < o->alpha)
+        if (infq_gate_t2(0, 0, mid, o->margin, o->alpha, &exact) == INFQ_VERDICT_PASS)
             hi = mid;
         else
             lo = mid;
@@ -97,11 +117,14 @@ static void begin(infq_gate_task *t, int64_t n)
     t->band_asked = false;
     memset(&t->band, 0, sizeof(t->band));
     memset(&t->guards, 0, sizeof(t->guards));
+    t->p_labels = t->p_exact = NAN;
+    t->crossed = infq_crossed_of(NULL, 0, 0);
+    t->bootstrap = (infq_interval){NAN, NAN};
     t->runs_needed = 0;
     t->runs_expected = INFQ_VERDICT_UNDECIDED;
 }
 
-void infq_gate_binary(int64_t b, int64_t c, int64_t n, const infq_gate_options *o, infq_gate_task *out)
+void infq_gate_binary_quick(int64_t b, int64_t c, int64_t n, const infq_gate_options *o, infq_gate_task *out)
 {
     infq_prob p;
 
@@ -118,10 +141,17 @@ void infq_gate_binary(int64_t b, int64_t c, int64_t n, const infq_gate_options *
     p = infq_norm_cdf(out->statistic);
     out->p_pass = p.q;
     out->p_fail = p.p;
+    out->mcnemar = (infq_mcnemar){NAN, NAN, NAN};
+    out->p_shift = out->p_degradation = NAN;
+    out->t2 = out->verdict = infq_gate_t2(b, c, n, o->margin, o->alpha, &out->p_exact);
+}
+
+void infq_gate_binary(int64_t b, int64_t c, int64_t n, const infq_gate_options *o, infq_gate_task *out)
+{
+    infq_gate_binary_quick(b, c, n, o, out);
     out->mcnemar = infq_mcnemar_exact(b, c);
     out->p_shift = out->mcnemar.p_two_sided;
     out->p_degradation = out->mcnemar.p_degradation;
-    out->t2 = out->verdict = decide(out->p_pass, out->p_fail, o->alpha);
     plan_more(out, out->psi, o);
 }
 
@@ -272,6 +302,18 @@ void infq_gate_conclude(infq_gate_task *t, const infq_gate_options *o)
         t->verdict = INFQ_VERDICT_UNDECIDED;
 }
 
+static infq_status bootstrap_gap(const infq_pair *p, const infq_gate_options *o, infq_gate_task *out, infq_err *err)
+{
+    double *means = NULL;
+
+    INFQ_TRY(infq_mem_new(REPLICATES, sizeof(*means), "resampled gaps", (void **)&means, err));
+    infq_bootstrap_means(p->d, p->n, SIGN_SEED, REPLICATES, means);
+    infq_sort(means, REPLICATES);
+    out->bootstrap = (infq_interval){infq_percentile(means, REPLICATES, o->alpha), infq_percentile(means, REPLICATES, 1 - o->alpha)};
+    infq_mem_free(means);
+    return 0;
+}
+
 static infq_status test_items(const infq_pair *p, const infq_gate_options *o, infq_gate_task *out, infq_err *err)
 {
     int64_t losses = 0, gains = 0;
@@ -290,7 +332,14 @@ static infq_status test_items(const infq_pair *p, const infq_gate_options *o, in
     out->runs_b = p->runs_b;
     out->score_a = infq_sum(p->x, p->n) / (double)p->n;
     out->score_b = infq_sum(p->y, p->n) / (double)p->n;
-    return 0;
+    out->se_a = infq_moments_of(p->x, p->n).se;
+    out->se_b = infq_moments_of(p->y, p->n).se;
+    if (p->runs_a > 1 && p->runs_b > 1) {
+        infq_permutation labels;
+        INFQ_TRY(infq_run_labels(p->scores_a, p->runs_a, p->scores_b, p->runs_b, SIGN_SEED, SIGN_DRAWS, &labels, err));
+        out->p_labels = labels.p_two_sided;
+    }
+    return out->binary || p->cluster ? 0 : bootstrap_gap(p, o, out, err);
 }
 
 infq_status infq_gate_pair(const infq_pair *p, const infq_noise *noise_a, const infq_noise *noise_b, bool paired_runs, int n_tasks,
@@ -305,11 +354,12 @@ infq_status infq_gate_pair(const infq_pair *p, const infq_noise *noise_a, const 
     INFQ_TRY(band_input(p, noise_a, noise_b, paired_runs, o, &in, &t.psi0, err));
     t.invalid = p->invalid;
     t.truncated = p->truncated;
+    t.crossed = p->crossed;
     infq_guard_flips(&t.guards, t.b + t.c, t.n, t.psi0, &o->guards, 1 - 0.05 / n_tasks);
     infq_guard_format(&t.guards, &p->invalid, &p->truncated, t.n, &o->guards, o->alpha);
     if (p->has_length)
         infq_guard_length(&t.guards, p->length_ratio, p->length_lo, p->length_hi, &o->guards);
-    infq_guard_jitter(&t.guards, in.sd_a, in.runs_a, in.sd_b, in.runs_b, &o->guards);
+    infq_guard_jitter(&t.guards, in.sd_a, in.runs_a - 1, in.sd_b, in.runs_b - 1, &o->guards);
     if (o->noise != INFQ_NOISE_OFF) {
         t.band_asked = true;
         judge_band(&in, o, o->band.alpha, &t.band);

@@ -12,6 +12,7 @@
 #include "lib/eval/item.h"
 #include "lib/eval/noise.h"
 #include "lib/eval/pair.h"
+#include "lib/eval/pooling.h"
 #include "lib/eval/stats.h"
 
 const char *infq_verdict_name(infq_verdict v); /* "pass", "fail", "undecided" */
@@ -50,15 +51,20 @@ typedef struct {
     int64_t n_clusters;            /* = n when items stand alone */
     int runs_a, runs_b;            /* runs behind the items' scores */
     double score_a, score_b, gap;  /* gap = score_b - score_a, negative = worse */
+    double se_a, se_b;             /* of the scores alone, over items */
     double psi, psi0;              /* share of items whose score changed; of the original against itself, NAN: not known */
     infq_pair_mark invalid, truncated; /* generated answers */
     double sd, se;                 /* of item differences, of the gap over items */
     infq_interval ci;              /* of the gap over items, confidence 1 - 2 alpha: Tango or t */
     double statistic, p_pass;      /* P of data as good as this if the gap were -margin */
     double p_fail;                 /* 1 - p_pass, as a tail of its own */
+    double p_exact;                /* of the side that Tango's test was for, by the exact test, where few items changed; NAN otherwise */
     infq_mcnemar mcnemar;          /* binary only, else NAN: is there any shift at all */
     double p_shift;                /* two-sided p of "no shift": over runs, else McNemar, else sign flips */
     double p_degradation;          /* one-sided: McNemar or sign flips */
+    double p_labels;               /* two-sided, runs that are not paired with their labels drawn anew; NAN without */
+    infq_crossed crossed;          /* items by runs (pair.h) */
+    infq_interval bootstrap;       /* of the gap, graded scores whose items stand alone: percentiles of 2,000 resamples; NAN otherwise */
     infq_verdict t2;
     bool band_asked;
     infq_band band;                /* T1; band.limit is the noise limit of the task */
@@ -71,8 +77,13 @@ typedef struct {
     infq_verdict runs_expected;
 } infq_gate_task;
 
+/* T2's verdict from counts: Tango's test, which fewer than 100 changed items must confirm by the exact test (exact.h). Its p goes to *p_exact (NAN where
+ * it had no say). */
+infq_verdict infq_gate_t2(int64_t b, int64_t c, int64_t n, double margin, double alpha, double *p_exact);
 /* T2 from counts (binary). */
 void infq_gate_binary(int64_t b, int64_t c, int64_t n, const infq_gate_options *o, infq_gate_task *out);
+/* The same without the plan for more items and McNemar's test. For simulations. */
+void infq_gate_binary_quick(int64_t b, int64_t c, int64_t n, const infq_gate_options *o, infq_gate_task *out);
 /* T2 from item differences (graded); cluster NULL: every item alone. */
 infq_status infq_gate_graded(const double *d, const int64_t *cluster, int64_t n, const infq_gate_options *o, infq_gate_task *out,
                              infq_err *err);
@@ -105,6 +116,7 @@ typedef struct {
     int n_tasks;
     int64_t n, b, c;
     double score_a, score_b, gap, se, statistic, p_pass, p_fail;
+    infq_group_se group_a, group_b; /* errors of the two scores alone */
     infq_interval ci;
     infq_verdict t2;
     bool band_asked;

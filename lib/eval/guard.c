@@ -70,13 +70,13 @@ void infq_guard_length(infq_guards *to, double ratio, double lo, double hi, cons
         ratio >= l->length_lo && ratio <= l->length_hi, hi < l->length_lo || lo > l->length_hi);
 }
 
-void infq_guard_jitter(infq_guards *to, double sd_a, int runs_a, double sd_b, int runs_b, const infq_guard_limits *l)
+void infq_guard_jitter(infq_guards *to, double sd_a, double df_a, double sd_b, double df_b, const infq_guard_limits *l)
 {
     double f = sd_b * sd_b / (sd_a * sd_a);
 
-    if (isnan(l->jitter) || runs_a < 2 || runs_b < 2 || isnan(f)) // 0 / 0: neither varies
+    if (isnan(l->jitter) || !(df_a > 0) || !(df_b > 0) || !isfinite(f))
         return;
-    add(to, INFQ_GUARD_JITTER, f, l->jitter, none, infq_f_cdf(f, runs_b - 1, runs_a - 1).q >= 1 - l->jitter, false);
+    add(to, INFQ_GUARD_JITTER, f, l->jitter, none, infq_f_cdf(f, df_b, df_a).q >= 1 - l->jitter, false);
 }
 
 void infq_guard_distance(infq_guards *to, const infq_distance *d, const infq_guard_limits *l, double alpha)

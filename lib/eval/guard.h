@@ -52,8 +52,9 @@ void infq_guard_flips(infq_guards *to, int64_t k, int64_t n, double psi0, const 
 void infq_guard_format(infq_guards *to, const infq_pair_mark *invalid, const infq_pair_mark *truncated, int64_t n,
                        const infq_guard_limits *l, double alpha);
 void infq_guard_length(infq_guards *to, double ratio, double lo, double hi, const infq_guard_limits *l);
-/* F = sd_b^2 / sd_a^2 over runs; above the quantile it is undecided, it never fails. */
-void infq_guard_jitter(infq_guards *to, double sd_a, int runs_a, double sd_b, int runs_b, const infq_guard_limits *l);
+/* F = sd_b^2 / sd_a^2 over runs; above the quantile it is undecided, it never fails. Left out when the original's runs are all equal: there is
+ * nothing to compare with. */
+void infq_guard_jitter(infq_guards *to, double sd_a, double df_a, double sd_b, double df_b, const infq_guard_limits *l);
 /* KL divergence, same top token, perplexity ratio; d NULL: asked, not measured. */
 void infq_guard_distance(infq_guards *to, const infq_distance *d, const infq_guard_limits *l, double alpha);
 /* FAIL if one fails, UNDECIDED if a measured one is, else PASS; those that were not measured do not count. */

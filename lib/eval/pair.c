@@ -118,6 +118,29 @@ static void self_flips(infq_pair *p, const ordered *a)
     p->flip_rate_a = k / ((double)p->n * runs * (runs - 1) / 2);
 }
 
+/* Two-way decomposition of the differences. */
+static infq_status cross(infq_pair *p, const ordered *a, const ordered *b, infq_err *err)
+{
+    int runs = p->runs_a;
+    double *d = NULL, sign = infq_metric_sign(p->metric);
+
+    p->crossed = infq_crossed_of(NULL, 0, 0);
+    if (runs < 2 || runs != p->runs_b)
+        return 0;
+    INFQ_TRY(infq_mem_new((size_t)p->n * (size_t)runs, sizeof(*d), "differences of runs", (void **)&d, err));
+    for (int64_t i = 0; i < p->n; i++) {
+        for (int j = 0; j < runs; j++) {
+            double x = 0, y = 0;
+            infq_item_metric_get(a[j].it[i], p->metric, &x);
+            infq_item_metric_get(b[j].it[i], p->metric, &y);
+            d[i * runs + j] = sign * (y - x);
+        }
+    }
+    p->crossed = infq_crossed_of(d, p->n, runs);
+    infq_mem_free(d);
+    return 0;
+}
+
 static const char *const mark_names[3] = {"invalid", "truncated", "length"};
 
 /* Marks of the first runs; a metric that one item lacks is not known at all. */
@@ -271,6 +294,7 @@ static infq_status fill(infq_pair *p, const ordered *runs, infq_err *err)
     }
     p->binary = binary && p->runs_a == 1 && p->runs_b == 1;
     self_flips(p, a);
+    INFQ_TRY(cross(p, a, b, err));
     INFQ_TRY(take_marks(p, a, b, err));
     count_marks(p);
     INFQ_TRY(clusters(p, a, err));

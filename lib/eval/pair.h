@@ -7,6 +7,7 @@
 #define INFQ_EVAL_PAIR_H
 
 #include "lib/eval/item.h"
+#include "lib/eval/pooling.h"
 
 /* Generated answers: in how many items a mark is set. lost: only on the compressed side, won: only on the original's. */
 typedef struct {
@@ -25,6 +26,7 @@ typedef struct {
     bool binary;                /* one run a side and every score 0 or 1 */
     int64_t *cluster;           /* [n] items of equal value belong together; NULL: every item alone */
     int64_t n_clusters;
+    infq_crossed crossed;       /* items by runs, when both sides have as many runs; NAN otherwise. Says most when run j of both belong together */
     double flip_rate_a;         /* psi0 of the original from its runs; NAN with one run */
     infq_pair_mark invalid, truncated; /* metrics "invalid" and "truncated" of the items (0/1), first run */
     bool has_length;

@@ -20,9 +20,17 @@ static double slack(double rate, int64_t n)
     return rate + 3.1 * sqrt(rate * (1 - rate) / (double)n);
 }
 
+/* What a suite takes from a task: a test of its own is not asked. */
+static void set_counts(int64_t b, int64_t c, int64_t n, infq_gate_task *t)
+{
+    *t = (infq_gate_task){.binary = true, .n = n, .b = b, .c = c, .gap = (double)(c - b) / (double)n, .p_fail = 1, .p_exact = NAN};
+    t->psi = (double)(b + c) / (double)n;
+    t->se = sqrt((t->psi - t->gap * t->gap) / (double)(n - 1));
+}
+
 /* One resampled task: signs drawn anew, then a gap planted. */
-static infq_status draw_task(const infq_pair *p, double gap, infq_splitmix *r, double *d, const infq_gate_options *o, infq_gate_task *t,
-                             infq_err *err)
+static infq_status draw_task(const infq_pair *p, double gap, infq_splitmix *r, double *d, bool alone, const infq_gate_options *o,
+                             infq_gate_task *t, infq_err *err)
 {
     int64_t b = 0, c = 0;
 
@@ -38,7 +46,10 @@ static infq_status draw_task(const infq_pair *p, double gap, infq_splitmix *r, d
             b += u < lost;
             c += u >= lost && u < psi;
         }
-        infq_gate_binary(b, c, p->n, o, t);
+        if (alone)
+            infq_gate_binary_quick(b, c, p->n, o, t);
+        else
+            set_counts(b, c, p->n, t);
         return 0;
     }
     for (int64_t i = 0; i < p->n; i++)
@@ -72,7 +83,7 @@ static infq_status t2_rates(infq_pair *const *pairs, int n, const infq_policy *p
         infq_splitmix r = infq_splitmix_seed(seed + (uint64_t)j * 0x632be59bd9b4e019u);
         infq_gate_suite s;
         for (int k = 0; k < n && !st; k++)
-            st = draw_task(pairs[k], gap, &r, d, &bare, &t[k], err);
+            st = draw_task(pairs[k], gap, &r, d, n == 1, &bare, &t[k], err);
         if (!st)
             st = infq_gate_combine(t, n, NULL, NULL, &bare, &s, err);
         if (!st) {
@@ -125,9 +136,9 @@ static infq_status check_items(infq_pair *const *pairs, int n, const infq_policy
             bounded(r.fail, o->alpha, INFQ_SELF_CHECK_DRAWS) == INFQ_CHECK_BROKEN ? INFQ_CHECK_BROKEN
             : r.pass < o->power ? INFQ_CHECK_WEAK : INFQ_CHECK_OK);
     INFQ_TRY(t2_rates(pairs, n, p, -o->margin, 2, &r, err));
-    // Tango's test is approximate for few changed items: half a point beyond alpha is its own, not a fault of the gate
+    // the tests of large samples are approximate: 0.2 points beyond alpha is their own, not a fault of the gate
     add_row(c, "T2, a loss planted at the margin: passes or fails at most so often", r, o->alpha,
-            bounded(r.pass > r.fail ? r.pass : r.fail, o->alpha + 0.005, INFQ_SELF_CHECK_DRAWS));
+            bounded(r.pass > r.fail ? r.pass : r.fail, o->alpha + 0.002, INFQ_SELF_CHECK_DRAWS));
     INFQ_TRY(t2_rates(pairs, n, p, -2 * o->band.cap, 3, &r, err));
     add_row(c, "T2, a loss of twice the cap planted: fails", r, o->power,
             r.pass > slack(o->alpha, INFQ_SELF_CHECK_DRAWS) && 2 * o->band.cap > o->margin ? INFQ_CHECK_BROKEN

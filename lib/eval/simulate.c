@@ -37,6 +37,7 @@ typedef struct {
     uint64_t seed;
     t_table t, t_half;
     double chi_hi, chi_hi_half, chi_lo;
+    bool insignificant; /* the rule of others */
     uint8_t *verdict;  /* [n_draws][n_gaps]: 0 undecided, 1 pass, 2 fail */
 } band_sim;
 
@@ -110,13 +111,13 @@ static void band_part(void *ctx, int64_t begin, int64_t end, int thread)
         double gap = in.gap;
         for (int g = 0; g < s->n_gaps; g++) {
             in.gap = gap + s->gaps[g] * limit;
-            s->verdict[k * s->n_gaps + g] = decide(s, &in, limit);
+            s->verdict[k * s->n_gaps + g] = s->insignificant ? fabs(in.gap) < t_at(&s->t_half, in.df) * in.se : decide(s, &in, limit);
         }
     }
 }
 
-infq_status infq_simulate_band(const infq_band_design *d, const double *gaps, int n_gaps, int64_t n_draws, uint64_t seed, infq_rates *out,
-                               infq_err *err)
+static infq_status simulate(const infq_band_design *d, bool insignificant, const double *gaps, int n_gaps, int64_t n_draws, uint64_t seed,
+                            infq_rates *out, infq_err *err)
 {
     band_sim *s = NULL;
     infq_status st;
@@ -129,6 +130,7 @@ infq_status infq_simulate_band(const infq_band_design *d, const double *gaps, in
     s->gaps = gaps;
     s->n_gaps = n_gaps;
     s->seed = seed;
+    s->insignificant = insignificant;
     fill_table(&s->t, d->band.alpha);
     fill_table(&s->t_half, d->band.alpha / 2);
     s->chi_hi = infq_chi2_quantile(1 - d->band.alpha, d->runs_a - 1);
@@ -146,6 +148,26 @@ infq_status infq_simulate_band(const infq_band_design *d, const double *gaps, in
     }
     infq_mem_free(s->verdict);
     infq_mem_free(s);
+    return st;
+}
+
+infq_status infq_simulate_band(const infq_band_design *d, const double *gaps, int n_gaps, int64_t n_draws, uint64_t seed, infq_rates *out,
+                               infq_err *err)
+{
+    return simulate(d, false, gaps, n_gaps, n_draws, seed, out, err);
+}
+
+infq_status infq_simulate_insignificant(const infq_band_design *d, const double *gaps, int n_gaps, int64_t n_draws, uint64_t seed,
+                                        double *accepted, infq_err *err)
+{
+    infq_rates *r = NULL;
+    infq_status st;
+
+    INFQ_TRY(infq_mem_new((size_t)n_gaps, sizeof(*r), "rates", (void **)&r, err));
+    st = simulate(d, true, gaps, n_gaps, n_draws, seed, r, err);
+    for (int g = 0; g < n_gaps && !st; g++)
+        accepted[g] = r[g].pass;
+    infq_mem_free(r);
     return st;
 }
 
@@ -285,20 +307,21 @@ static infq_rates sum_over_counts(int64_t n, double psi, double gap, judge_fn ju
 }
 
 typedef struct {
-    double margin, z;
+    double margin, alpha;
 } tango_rule;
 
 static int tango_judge(const void *ctx, int64_t b, int64_t c, int64_t n)
 {
     const tango_rule *t = ctx;
-    double score = infq_tango_score(b, c, n, -t->margin);
+    double p_exact;
+    infq_verdict v = infq_gate_t2(b, c, n, t->margin, t->alpha, &p_exact);
 
-    return score < -t->z ? 2 : score > t->z ? 1 : 0;
+    return v == INFQ_VERDICT_FAIL ? 2 : v == INFQ_VERDICT_PASS ? 1 : 0;
 }
 
 infq_rates infq_exact_tango(int64_t n, double psi, double gap, double margin, double alpha)
 {
-    tango_rule t = {margin, infq_norm_quantile(1 - alpha)};
+    tango_rule t = {margin, alpha};
 
     return sum_over_counts(n, psi, gap, tango_judge, &t);
 }

@@ -25,6 +25,10 @@ typedef struct {
 infq_status infq_simulate_band(const infq_band_design *d, const double *gaps, int n_gaps, int64_t n_draws, uint64_t seed, infq_rates *out,
                                infq_err *err);
 
+/* The rule "no significant difference between the runs": share of experiments whose two-sided p (Welch, or paired) exceeds alpha. */
+infq_status infq_simulate_insignificant(const infq_band_design *d, const double *gaps, int n_gaps, int64_t n_draws, uint64_t seed,
+                                        double *accepted, infq_err *err);
+
 /* Early stopping on one task of 0/1 scores with flip rate psi and true gap, at most n_max items. median: of the items looked at. */
 typedef struct {
     infq_rates rates;
@@ -33,7 +37,7 @@ typedef struct {
 infq_status infq_simulate_stop(const infq_policy *p, double psi, double gap, int64_t n_max, int64_t n_draws, uint64_t seed,
                                infq_stop_rates *out, infq_err *err);
 
-/* T2 of fixed size (Tango) on n items: exact sums over losses and gains, to 1e-9. */
+/* T2 of fixed size on n items of 0/1 scores: exact sums over losses and gains, to 1e-9. */
 infq_rates infq_exact_tango(int64_t n, double psi, double gap, double margin, double alpha);
 /* Power of that test, one-sided, and the smallest n up to n_max with which it is reached; 0 if none. */
 int64_t infq_items_for_power(double psi, double gap, double margin, double alpha, double power, int64_t n_max);

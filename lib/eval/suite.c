@@ -97,7 +97,7 @@ static infq_status search_failures(const infq_gate_task *t, int n, const infq_ga
     double *adj = room, *q = room + n, *cap = room + 2 * n;
 
     for (int i = 0; i < n; i++)
-        q[i] = isnan(t[i].p_fail) ? 1 : t[i].p_fail;
+        q[i] = isnan(t[i].p_fail) ? 1 : t[i].gap < -o->margin && t[i].p_exact > t[i].p_fail ? t[i].p_exact : t[i].p_fail;
     INFQ_TRY(infq_holm(q, n, p, err));
     for (int i = 0; i < n; i++)
         q[i] = band_may_fail(&t[i], o) && !isnan(t[i].band.p_beyond_cap) ? t[i].band.p_beyond_cap : 1;
@@ -165,8 +165,26 @@ static void take_worst(const infq_gate_task *t, infq_guard_kind kind, infq_gate_
         s->guards.g[s->guards.n++] = *worst;
 }
 
-/* Counts are taken over all items; lengths and run variances are a matter of each task. */
-static void suite_guards(const infq_gate_task *t, const infq_distance *distance, const infq_gate_options *o, infq_gate_suite *s)
+/* Variances of the weighted sums of runs, degrees of freedom by Satterthwaite. */
+static void suite_jitter(const infq_gate_task *t, const double *w, const infq_gate_options *o, infq_gate_suite *s)
+{
+    double a = 0, a2 = 0, b = 0, b2 = 0;
+
+    for (int i = 0; i < s->n_tasks; i++) {
+        const infq_band_input *in = &t[i].band.in;
+        double va = square(w[i] * in->sd_a), vb = square(w[i] * in->sd_b);
+        a += va;
+        a2 += va * va / (in->runs_a - 1);
+        b += vb;
+        b2 += vb * vb / (in->runs_b - 1);
+    }
+    if (s->band_asked && a > 0 && b > 0)
+        infq_guard_jitter(&s->guards, sqrt(a), a * a / a2, sqrt(b), b * b / b2, &o->guards);
+}
+
+/* Counts and run variances are taken over all tasks; lengths are a matter of each. */
+static void suite_guards(const infq_gate_task *t, const double *w, const infq_distance *distance, const infq_gate_options *o,
+                         infq_gate_suite *s)
 {
     infq_pair_mark invalid = {.known = true}, truncated = {.known = true};
     double psi0 = 0;
@@ -182,7 +200,7 @@ static void suite_guards(const infq_gate_task *t, const infq_distance *distance,
         infq_guard_flips(&s->guards, s->b + s->c, s->n, psi0, &o->guards, 0.95);
         infq_guard_format(&s->guards, &invalid, &truncated, s->n, &o->guards, o->alpha);
         take_worst(t, INFQ_GUARD_LENGTH, s);
-        take_worst(t, INFQ_GUARD_JITTER, s);
+        suite_jitter(t, w, o, s);
     }
     infq_guard_distance(&s->guards, distance, &o->guards, o->alpha);
 }
@@ -280,6 +298,19 @@ static void take_only_task(const infq_gate_task *t, infq_gate_suite *s)
     s->p_degradation = t->p_degradation;
 }
 
+/* Errors of the two scores alone; room[n] doubles, sizes[n]. */
+static void group_errors(const infq_gate_task *t, double *room, int64_t *sizes, infq_gate_suite *s)
+{
+    for (int i = 0; i < s->n_tasks; i++) {
+        sizes[i] = t[i].n;
+        room[i] = t[i].se_a;
+    }
+    s->group_a = infq_group_se_of(sizes, room, s->n_tasks);
+    for (int i = 0; i < s->n_tasks; i++)
+        room[i] = t[i].se_b;
+    s->group_b = infq_group_se_of(sizes, room, s->n_tasks);
+}
+
 static void shift_of(const infq_gate_task *t, const infq_gate_options *o, double *p, infq_gate_suite *s)
 {
     for (int i = 0; i < s->n_tasks; i++)
@@ -296,12 +327,15 @@ infq_status infq_gate_combine(const infq_gate_task *t, int n, const infq_distanc
     infq_gate_suite s = {.n_tasks = n, .worst = -1, .worst_p = NAN, .guard = -1};
     double *w = NULL, *p, *room, total = 0;
     infq_band_input *in = NULL;
+    int64_t *sizes = NULL;
     infq_status st;
 
     if (n < 1)
         return infq_err_set(err, INFQ_E_USAGE, "no task to decide on");
     INFQ_TRY(infq_mem_new(5 * (size_t)n, sizeof(*w), "p-values", (void **)&w, err));
     st = infq_mem_new((size_t)n, sizeof(*in), "runs of tasks", (void **)&in, err);
+    if (!st)
+        st = infq_mem_new((size_t)n, sizeof(*sizes), "sizes of tasks", (void **)&sizes, err);
     p = w + n;
     room = p + n;
     if (!st)
@@ -326,11 +360,13 @@ infq_status infq_gate_combine(const infq_gate_task *t, int n, const infq_distanc
             s.statistic = NAN;
         }
         suite_band(t, w, o, in, &s);
-        suite_guards(t, distance, o, &s);
+        suite_guards(t, w, distance, o, &s);
+        group_errors(t, p, sizes, &s);
         shift_of(t, o, p, &s);
         s.verdict = verdict_of(t, o, &s);
         *out = s;
     }
+    infq_mem_free(sizes);
     infq_mem_free(in);
     infq_mem_free(w);
     return st;

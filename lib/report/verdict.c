@@ -125,6 +125,17 @@ static const infq_guard *deciding_guard(const infq_verdict_view *v)
     return &own->g[s->guard];
 }
 
+static void task_words(const infq_verdict_view *v, const infq_gate_task *t, infq_buf *to)
+{
+    infq_buf_fmt(to, "%s alone loses %.1f points ", t->task, -100 * t->gap);
+    if (t->band_asked && t->band.verdict == INFQ_VERDICT_FAIL && t->t2 != INFQ_VERDICT_FAIL) {
+        infq_buf_str(to, t->band.reason == INFQ_BAND_BEYOND_CAP ? "on these items, beyond the cap of " : "on these items, beyond its noise and the floor of ");
+        points(t->band.reason == INFQ_BAND_BEYOND_CAP ? v->policy->gate.band.cap : v->policy->gate.band.floor, to);
+    } else {
+        infq_buf_fmt(to, "(p = %.3g after correction for %d tasks)", v->suite->worst_p, v->suite->n_tasks);
+    }
+}
+
 static void reason_words(const infq_verdict_view *v, infq_buf *to)
 {
     const infq_gate_suite *s = v->suite;
@@ -152,8 +163,7 @@ static void reason_words(const infq_verdict_view *v, infq_buf *to)
         break;
     case INFQ_GATE_TASK:
         if (fail)
-            infq_buf_fmt(to, "%s loses %.1f points (p = %.3g after correction for %d tasks)", v->tasks[s->worst].task,
-                         -100 * v->tasks[s->worst].gap, s->worst_p, s->n_tasks);
+            task_words(v, &v->tasks[s->worst], to);
         else
             infq_buf_fmt(to, "%s alone is %s", v->tasks[s->worst].task,
                          v->tasks[s->worst].verdict == INFQ_VERDICT_FAIL ? "a fail before correction for the number of tasks" : "undecided");
@@ -387,9 +397,13 @@ static void task_json(const infq_gate_task *t, infq_jw *w)
         infq_jw_key_i64(w, "clusters", t->n_clusters);
     infq_jw_key_f64(w, "score_first", t->score_a);
     infq_jw_key_f64(w, "score_second", t->score_b);
+    infq_jw_key_f64(w, "score_first_se", t->se_a);
+    infq_jw_key_f64(w, "score_second_se", t->se_b);
     infq_jw_key_f64(w, "gap", t->gap);
     infq_jw_key_f64(w, "se", t->se);
     interval(w, "interval", t->ci);
+    if (!isnan(t->bootstrap.lo))
+        interval(w, "interval_bootstrap", t->bootstrap);
     infq_jw_key_i64(w, "lost", t->b);
     infq_jw_key_i64(w, "won", t->c);
     infq_jw_key_f64(w, "flip_rate", t->psi);
@@ -398,6 +412,8 @@ static void task_json(const infq_gate_task *t, infq_jw *w)
     infq_jw_key_f64(w, "statistic", t->statistic);
     infq_jw_key_f64(w, "p_pass", t->p_pass);
     infq_jw_key_f64(w, "p_fail", t->p_fail);
+    if (!isnan(t->p_exact))
+        infq_jw_key_f64(w, "p_exact", t->p_exact);
     infq_jw_key_str(w, "t2", infq_verdict_name(t->t2));
     band_json(t->band_asked, &t->band, t->runs_needed, t->runs_expected, w);
     guards_json(&t->guards, w);
@@ -406,6 +422,18 @@ static void task_json(const infq_gate_task *t, infq_jw *w)
         infq_jw_key_f64(w, "mcnemar_p_degradation", t->mcnemar.p_degradation);
     }
     infq_jw_key_f64(w, "p_shift", t->p_shift);
+    if (!isnan(t->p_labels))
+        infq_jw_key_f64(w, "p_run_labels", t->p_labels);
+    if (!isnan(t->crossed.mean)) {
+        infq_jw_key(w, "items_by_runs");
+        infq_jw_obj(w);
+        infq_jw_key_f64(w, "var_item", t->crossed.var_item);
+        infq_jw_key_f64(w, "var_run", t->crossed.var_run);
+        infq_jw_key_f64(w, "se_both", t->crossed.se_both);
+        infq_jw_key_f64(w, "se_items_only", t->crossed.se_items_only);
+        infq_jw_key_f64(w, "se_runs_only", t->crossed.se_runs_only);
+        infq_jw_end_obj(w);
+    }
     infq_jw_key_f64(w, "noise_limit", t->band_asked ? t->band.limit : NAN);
     infq_jw_key_str(w, "reason", task_reason(t));
     infq_jw_key_str(w, "verdict", infq_verdict_name(t->verdict));
@@ -414,6 +442,16 @@ static void task_json(const infq_gate_task *t, infq_jw *w)
         infq_jw_key_i64(w, "more_items_without_gap", t->more_items_no_gap);
         infq_jw_key_str(w, "expected", t->expect_pass ? "pass" : "fail");
     }
+    infq_jw_end_obj(w);
+}
+
+static void group_json(infq_jw *w, const char *key, const infq_group_se *g)
+{
+    infq_jw_key(w, key);
+    infq_jw_obj(w);
+    infq_jw_key_f64(w, "equal_weights", g->equal);
+    infq_jw_key_f64(w, "by_size", g->by_size);
+    infq_jw_key_f64(w, "pooled", g->pooled);
     infq_jw_end_obj(w);
 }
 
@@ -427,6 +465,8 @@ static void suite_json(const infq_verdict_view *v, infq_jw *w)
     infq_jw_key_i64(w, "items", s->n);
     infq_jw_key_f64(w, "score_first", s->score_a);
     infq_jw_key_f64(w, "score_second", s->score_b);
+    group_json(w, "score_first_se", &s->group_a);
+    group_json(w, "score_second_se", &s->group_b);
     infq_jw_key_f64(w, "gap", s->gap);
     infq_jw_key_f64(w, "se", s->se);
     interval(w, "interval", s->ci);
