@@ -1,5 +1,8 @@
 #include "lib/compress/quantize.h"
 
+#include <signal.h>
+#include <sys/wait.h>
+
 #include "lib/base/cpu.h"
 #include "lib/base/hash.h"
 #include "lib/base/par.h"
@@ -383,6 +386,70 @@ START_TEST(quantize_goes_on_where_it_was_interrupted_with_the_same_bytes)
 }
 END_TEST
 
+// Quantizes in a child that is killed before its n-th write, fsync or rename; true if it was, false if it came to its end.
+static bool killed_at(size_t n, const char *src, const char *dst, infq_plan_options o, bool force)
+{
+    infq_err err;
+    int status;
+    pid_t child = fork();
+
+    ck_assert_int_ge(child, 0);
+    if (child == 0) {
+        infq_file_die_at(n);
+        _exit(quantize(src, dst, o, force, NULL, &err) ? 1 : 0);
+    }
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    if (WIFEXITED(status))
+        ck_assert_int_eq(WEXITSTATUS(status), 0);
+    return WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+}
+
+static void same_model(const char *a, const char *b)
+{
+    infq_err err;
+    char **names;
+    size_t n;
+
+    ck_ok(infq_dir_list(a, &names, &n, &err), err);
+    ck_assert_uint_ge(n, 4);
+    for (size_t i = 0; i < n; i++)
+        tiny_same_file(a, b, names[i]);
+    infq_dir_list_free(names, n);
+}
+
+START_TEST(quantize_killed_at_any_write_leaves_all_or_nothing_and_ends_with_the_same_bytes)
+{
+    static const uint64_t shard_bytes[] = {0, 40000};
+    const char *dir = test_tmpdir();
+    TINY_PATH(src, dir, "src");
+    TINY_PATH(ref, dir, "ref");
+    TINY_PATH(dst, dir, "q");
+    TINY_PATH(partial, dir, "q.partial");
+    infq_plan_options o = scheme("W4A16", "rtn");
+    size_t n = 0;
+    infq_err err;
+
+    o.threads = 1;
+    infq_par_threads_set(1); // a child of a process with threads cannot start its own
+    tiny_write(src, TINY_DEFAULT);
+    for (int i = 0; i < 2; i++) {
+        o.shard_bytes = shard_bytes[i];
+        ck_ok(quantize(src, ref, o, true, NULL, &err), err);
+        for (n = 1; killed_at(n, src, dst, o, false); n++) {
+            if (infq_path_exists(dst))
+                same_model(ref, dst);
+            else
+                ck_ok(quantize(src, dst, o, false, NULL, &err), err);
+            same_model(ref, dst);
+            ck_ok(infq_dir_remove(dst, &err), err);
+            ck_ok(infq_dir_remove(partial, &err), err);
+        }
+        ck_assert_uint_gt(n, 30);
+        ck_ok(infq_dir_remove(dst, &err), err);
+    }
+}
+END_TEST
+
 START_TEST(quantize_fails_cleanly_at_every_write_and_allocation)
 {
     const char *dir = test_tmpdir();
@@ -446,6 +513,7 @@ int main(void)
     tcase_add_test(t, quantize_works_on_a_bare_file_and_keeps_its_configuration_in_the_metadata);
     tcase_add_test(t, quantize_replaces_an_output_only_when_forced);
     tcase_add_test(t, quantize_goes_on_where_it_was_interrupted_with_the_same_bytes);
+    tcase_add_test(t, quantize_killed_at_any_write_leaves_all_or_nothing_and_ends_with_the_same_bytes);
     tcase_add_test(t, quantize_fails_cleanly_at_every_write_and_allocation);
     suite_add_tcase(s, t);
     return test_main(s);

@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,18 +13,26 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-static atomic_size_t fail_at;
+static atomic_size_t fail_at, die_at;
 
 void infq_file_fail_at(size_t n)
 {
     atomic_store(&fail_at, n);
 }
 
+void infq_file_die_at(size_t n)
+{
+    atomic_store(&die_at, n);
+}
+
 // True when the test hook says that this write, fsync or rename fails; sets errno as a full disk does.
 static bool planned_failure(void)
 {
-    size_t n = atomic_load(&fail_at);
+    size_t n = atomic_load(&die_at);
 
+    if (n > 0 && atomic_fetch_sub(&die_at, 1) == 1)
+        raise(SIGKILL);
+    n = atomic_load(&fail_at);
     if (n == 0)
         return false;
     atomic_store(&fail_at, n - 1);

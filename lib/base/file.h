@@ -51,5 +51,7 @@ infq_status infq_dir_sync(const char *dir, infq_err *err);
 
 /* For tests: makes the n-th write, fsync or rename from now fail as if the disk were full; 0 = off. */
 void infq_file_fail_at(size_t n);
+/* For tests: ends the process by SIGKILL just before the n-th write, fsync or rename from now; 0 = off. */
+void infq_file_die_at(size_t n);
 
 #endif

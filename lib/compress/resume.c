@@ -151,9 +151,7 @@ infq_status infq_resume_entry_written(infq_quantize_resume *s, const infq_plan *
         INFQ_TRY(infq_folder_where(f, name, &shard, &done, err));
         if (s->finished[shard] || --s->left[shard] > 0)
             continue;
-        // A run that ends here needs no ledger; with one shard there is nothing to take up either.
-        if (s->n_shards > 1)
-            INFQ_TRY(ledger_write(p, shard, rows, f, err));
+        INFQ_TRY(ledger_write(p, shard, rows, f, err));
         INFQ_TRY(infq_folder_shard_done(f, shard, err));
     }
     return INFQ_E_OK;

@@ -23,7 +23,7 @@ typedef struct {
     size_t first, n; /* tensors in declared order */
     infq_st_layout *layout;
     infq_outfile *file; /* NULL until the first write, and when done */
-    bool done;
+    bool done, earlier; /* finished; by an earlier run */
 } shard;
 
 struct infq_folder {
@@ -224,6 +224,7 @@ static infq_status check_done(infq_folder *f, shard *s, infq_err *err)
     INFQ_TRY(shard_path(f, s, &path, err));
     if (!infq_filemap_open(path, &m, &ignored)) {
         s->done = m.size == infq_st_layout_file_bytes(s->layout) && memcmp(m.data, h->data, h->n) == 0;
+        s->earlier = s->done;
         infq_filemap_close(&m);
     }
     infq_mem_free(path);
@@ -319,6 +320,8 @@ infq_status infq_folder_write(infq_folder *f, const char *name, uint64_t offset,
     if (offset > e->t.n_bytes || n > e->t.n_bytes - offset)
         return infq_err_set(err, INFQ_E_BUG, "tensor %s: %zu bytes at %llu are written, it has %llu",
                             infq_st_quote(name, q), n, (unsigned long long)offset, (unsigned long long)e->t.n_bytes);
+    if (s->earlier)
+        return INFQ_E_OK;
     if (s->done)
         return infq_err_set(err, INFQ_E_BUG, "tensor %s: its shard %s is finished", infq_st_quote(name, q), s->name);
     INFQ_TRY(open_shard(f, s, err));

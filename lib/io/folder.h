@@ -37,7 +37,8 @@ size_t infq_folder_shard_count(const infq_folder *f);
 /* Shard that holds the tensor; *done: it was finished by an earlier run and needs no writing. */
 infq_status infq_folder_where(const infq_folder *f, const char *name, size_t *shard, bool *done, infq_err *err);
 
-/* Writes part of a declared tensor's bytes. Any order; each byte once (checked by count when the shard is done: BUG). */
+/* Writes part of a declared tensor's bytes. Any order; each byte once (checked by count when the shard is done: BUG). What is for a
+ * shard that an earlier run finished is dropped: the same bytes are there. */
 infq_status infq_folder_write(infq_folder *f, const char *name, uint64_t offset, const void *p, size_t n, infq_err *err);
 /* Says that a shard has all its bytes: fsync, journal. Nothing to do for a shard that is done already. */
 infq_status infq_folder_shard_done(infq_folder *f, size_t shard, infq_err *err);
