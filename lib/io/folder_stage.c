@@ -100,8 +100,11 @@ static infq_status take_lock(infq_stage *g, infq_err *err)
         fd = open(g->lock, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
         if (fd < 0 && errno == ENOENT)
             continue;
-        if (fd < 0)
-            return io_error(g->lock, "cannot open", err);
+        if (fd < 0) {
+            infq_status st = io_error(g->lock, "cannot open", err);
+            rmdir(g->partial); // only if it is empty
+            return st;
+        }
         if (flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK) {
             close(fd);
             return infq_err_set(err, INFQ_E_EXISTS, "%s is being written by another process", g->out);
@@ -313,8 +316,8 @@ void infq_stage_remove(infq_stage *g)
 {
     infq_err ignored;
     infq_buf tmp;
+    bool left = infq_dir_remove(g->model, &ignored);
 
-    infq_dir_remove(g->model, &ignored);
     // With OUT gone, .old is the only copy of what was there.
     if (infq_path_exists(g->out))
         infq_dir_remove(g->old, &ignored);
@@ -323,8 +326,8 @@ void infq_stage_remove(infq_stage *g)
     if (!tmp.failed)
         unlink(tmp.data);
     infq_buf_deinit(&tmp);
-    unlink(g->journal);
-    if (infq_path_exists(g->old))
+    left |= unlink(g->journal) && errno != ENOENT;
+    if (left || infq_path_exists(g->old))
         return; // the lock marks the folder as ours, so that the next run may settle it
     unlink(g->lock);
     rmdir(g->partial);
