@@ -269,6 +269,43 @@ START_TEST(existing_output_needs_force_and_force_replaces_models_only)
     ck_assert_int_eq(write_plain(&o), INFQ_E_EXISTS);
     ck_assert_ptr_nonnull(strstr(err.msg, "no model"));
     ck_assert(infq_path_exists(test_in(home, "letters.txt")));
+    // many projects have a config.json
+    ck_ok(infq_file_write_atomic(test_in(home, "config.json"), "{}", 2, false, &err), err);
+    ck_assert_int_eq(write_plain(&o), INFQ_E_EXISTS);
+    ck_ok(infq_file_write_atomic(test_in(home, "infq.json"), "{}", 2, false, &err), err);
+    ck_assert_int_eq(mkdir(test_in(home, "work"), 0777), 0);
+    ck_assert_int_eq(write_plain(&o), INFQ_E_EXISTS);
+    ck_assert_ptr_nonnull(strstr(err.msg, "holds a folder (work)"));
+    ck_assert(infq_path_exists(test_in(home, "work")));
+    ck_assert_int_eq(rmdir(test_in(home, "work")), 0);
+    ck_ok(write_plain(&o), err);
+}
+END_TEST
+
+START_TEST(what_is_read_is_never_replaced)
+{
+    static const char *const same[] = {"big/m", "big/m/", "big/m/.", "big/../big/m", "link", "big"};
+    const char *dir = test_tmpdir(), *source = test_in(dir, "big/m"), *kept = test_in(dir, "big/m/model-00001-of-00002.safetensors");
+    infq_folder_options o = options(source, "");
+
+    ck_assert_int_eq(mkdir(test_in(dir, "big"), 0777), 0);
+    ck_ok(write_plain(&o), err);
+    ck_assert_int_eq(symlink(source, test_in(dir, "link")), 0);
+    o.force = true;
+    for (int by_link = 0; by_link < 2; by_link++)
+        for (size_t i = 0; i < sizeof(same) / sizeof(same[0]); i++) {
+            o.source = by_link ? test_in(dir, "link") : source;
+            o.path = test_in(dir, same[i]);
+            ck_assert_msg(write_plain(&o) == INFQ_E_USAGE, "%s: %s", same[i], err.msg);
+            ck_assert(infq_path_exists(kept));
+        }
+    o.bare = true;
+    o.path = kept;
+    ck_assert_int_eq(write_plain(&o), INFQ_E_USAGE);
+    ck_assert_ptr_nonnull(strstr(err.msg, "a file of the model that is read"));
+    o.source = kept;
+    ck_assert_int_eq(write_plain(&o), INFQ_E_USAGE);
+    check_complete(source);
 }
 END_TEST
 
@@ -647,6 +684,7 @@ int main(void)
     tcase_add_test(w, misuse_is_reported_as_a_bug);
     tcase_add_test(w, side_files_are_copied_byte_for_byte);
     tcase_add_test(p, existing_output_needs_force_and_force_replaces_models_only);
+    tcase_add_test(p, what_is_read_is_never_replaced);
     tcase_add_test(p, output_without_parent_folder_is_not_found);
     tcase_add_test(p, second_writer_of_one_output_is_refused);
     tcase_add_test(p, foreign_partial_folder_is_left_alone);

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "lib/base/cpu.h"
+#include "lib/base/file.h"
 
 static void on_signal(int sig)
 {
@@ -165,6 +166,13 @@ infq_log cmd_log(cmd_sink *sink, const char *name, bool quiet)
 void cmd_log_end(cmd_sink *sink)
 {
     wipe(sink);
+}
+
+infq_status cmd_keep_input(const char *output, const char *input, infq_err *err)
+{
+    return infq_path_is_same(output, input)
+               ? infq_err_set(err, INFQ_E_USAGE, "%s is read: it is not replaced, name another output", output)
+               : INFQ_E_OK;
 }
 
 infq_status cmd_print(const infq_buf *text, infq_err *err)

@@ -47,6 +47,8 @@ static infq_status write_it(const options *o, const char *path, const infq_log *
     eval_model m = { 0 };
     infq_status st;
 
+    INFQ_TRY(cmd_keep_input(o->output, o->text, err));
+    INFQ_TRY(cmd_keep_input(o->output, path, err));
     ro.window = o->window;
     ro.max_tokens = o->tokens;
     ro.top = o->top;

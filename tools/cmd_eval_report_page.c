@@ -66,6 +66,9 @@ static infq_status run(const options *o, char **files, int n_files, infq_err *er
 
     for (int i = 0; i < n; i++)
         INFQ_TRY(format_of(o, o->outputs.n > 0 ? o->outputs.v[i] : NULL, &formats[i], err));
+    for (int i = 0; i < o->outputs.n; i++)
+        for (int k = 0; k < n_files; k++)
+            INFQ_TRY(cmd_keep_input(o->outputs.v[i], files[k], err));
     ro.items = o->items;
     ro.max_flips = o->flips;
     INFQ_TRY(infq_report_new(o->title, &r, err));

@@ -125,6 +125,13 @@ bool infq_path_is_dir(const char *path)
     return stat(path, &sb) == 0 && S_ISDIR(sb.st_mode);
 }
 
+bool infq_path_is_same(const char *a, const char *b)
+{
+    struct stat x, y;
+
+    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
 infq_status infq_path_join(const char *dir, const char *name, char **out, infq_err *err)
 {
     size_t n = strlen(dir), m = strlen(name), total;

@@ -407,6 +407,7 @@ static infq_status prepare(job *j, infq_err *err)
     j->buf = p;
     memset(&fo, 0, sizeof(fo));
     fo.path = j->o->out_path;
+    fo.source = infq_checkpoint_path(j->ck);
     fo.bare = infq_str_ends(j->o->out_path, ".safetensors");
     fo.force = j->o->force;
     fo.shard_bytes = j->o->shard_bytes;

@@ -494,6 +494,7 @@ static infq_status run(import *im, infq_err *err)
     INFQ_TRY(read_shape(im, err));
     memset(&fo, 0, sizeof(fo));
     fo.path = im->o->out_path;
+    fo.source = im->path;
     fo.force = im->o->force;
     fo.shard_bytes = im->o->shard_bytes;
     // The work takes seconds: nothing is resumed, so the fingerprint only has to differ from any other run's.

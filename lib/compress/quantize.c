@@ -526,8 +526,8 @@ static infq_status fill(const infq_plan *p, const infq_quantize_options *o, cons
 infq_status infq_quantize_run(const infq_plan *p, const infq_quantize_options *o, const infq_log *log,
                               infq_quantize_result **out, infq_err *err)
 {
-    infq_folder_options fo = {.path = p->out, .bare = infq_checkpoint_is_bare(p->ck), .force = o->force,
-                              .shard_bytes = p->o.shard_bytes};
+    infq_folder_options fo = {.path = p->out, .source = infq_checkpoint_path(p->ck), .bare = infq_checkpoint_is_bare(p->ck),
+                              .force = o->force, .shard_bytes = p->o.shard_bytes};
     infq_quantize_result *r = infq_mem_calloc(1, sizeof(*r));
     infq_folder *f = NULL;
     infq_status st = INFQ_E_OK;

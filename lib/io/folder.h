@@ -14,6 +14,7 @@ typedef struct infq_folder infq_folder;
 
 typedef struct {
     const char *path;          /* final name */
+    const char *source;        /* folder or file that is read, never replaced; NULL: none */
     bool bare;                 /* OUT is one .safetensors file */
     bool force;                /* replace an existing OUT (at commit, after everything is written) */
     uint64_t shard_bytes;      /* greedy limit of tensor bytes a shard; 0 = 5e9 */
@@ -21,7 +22,8 @@ typedef struct {
 } infq_folder_options;
 
 /* EXISTS if path is there and !force, if another process is writing it (lock in OUT.partial), or if what force would
- * replace is not a model (a folder that holds other things, a file for a folder). NOT_FOUND without a parent folder. */
+ * replace is not a model (a folder that holds other things, a file for a folder). USAGE if force would replace the
+ * source, a folder around it or one of its files. NOT_FOUND without a parent folder. */
 infq_status infq_folder_begin(const infq_folder_options *o, infq_folder **out, infq_err *err);
 /* Abandons: removes OUT.partial, unless keep_partial is set and finished shards are in it. NULL is fine. */
 void infq_folder_abort(infq_folder *f, bool keep_partial);

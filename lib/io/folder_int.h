@@ -11,6 +11,7 @@
 
 typedef struct {
     char *out, *partial, *lock, *journal, *old, *model;
+    char *source; /* NULL: none */
     bool bare, force;
     char fingerprint[65];
     int lock_fd; /* -1: none */

@@ -1,6 +1,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -40,31 +41,73 @@ static infq_status make_paths(infq_stage *g, const char *path, infq_err *err)
     return infq_path_join(g->partial, "model", &g->model, err);
 }
 
+static bool is_below(const char *path, const char *dir)
+{
+    size_t n = strlen(dir);
+
+    return strncmp(path, dir, n) == 0 && path[n] == '/';
+}
+
+// The model that is read is never replaced: not itself, not a folder around it, not one of its files.
+static infq_status check_source(const infq_stage *g, infq_err *err)
+{
+    char *out = g->source ? realpath(g->out, NULL) : NULL, *source = g->source ? realpath(g->source, NULL) : NULL;
+    infq_status st = INFQ_E_OK;
+
+    if (out && source && (strcmp(out, source) == 0 || is_below(source, out) || (g->bare && is_below(out, source))))
+        st = infq_err_set(err, INFQ_E_USAGE, "%s is %s: it is not replaced, name another output", g->out,
+                          strcmp(out, source) == 0 ? "the model that is read"
+                          : is_below(source, out)  ? "a folder around the model that is read"
+                                                   : "a file of the model that is read");
+    free(out); // realpath's own blocks
+    free(source);
+    return st;
+}
+
+// A folder that --force may replace: empty, or with weights or our receipt in it and no folder, since no output of ours holds one.
+static infq_status check_folder(const infq_stage *g, infq_err *err)
+{
+    char **names = NULL;
+    size_t n = 0;
+    bool model;
+    const char *folder = NULL;
+    infq_status st = infq_dir_list(g->out, &names, &n, err);
+
+    if (st)
+        return st;
+    model = n == 0;
+    for (size_t i = 0; !st && i < n; i++) {
+        char *path = NULL;
+        model |= infq_str_ends(names[i], ".safetensors") || strcmp(names[i], "infq.json") == 0;
+        st = infq_path_join(g->out, names[i], &path, err);
+        if (!st && infq_path_is_dir(path))
+            folder = names[i];
+        infq_mem_free(path);
+    }
+    if (!st && !model)
+        st = infq_err_set(err, INFQ_E_EXISTS, "%s holds files but no model, and is not replaced", g->out);
+    else if (!st && folder)
+        st = infq_err_set(err, INFQ_E_EXISTS, "%s holds a folder (%s), and is not replaced", g->out, folder);
+    infq_dir_list_free(names, n);
+    return st;
+}
+
 // What --force may replace: a file by a file, a model folder (or an empty one) by a folder.
 static infq_status check_replaceable(const infq_stage *g, infq_err *err)
 {
     struct stat sb;
-    char **names = NULL;
-    size_t n = 0;
-    bool model;
 
     if (lstat(g->out, &sb))
         return INFQ_E_OK;
     if (!g->force)
         return infq_err_set(err, INFQ_E_EXISTS, "%s exists, --force replaces it", g->out);
+    INFQ_TRY(check_source(g, err));
     if (g->bare)
         return S_ISREG(sb.st_mode) ? INFQ_E_OK
                                    : infq_err_set(err, INFQ_E_EXISTS, "%s is not a file, and is not replaced", g->out);
     if (!S_ISDIR(sb.st_mode))
         return infq_err_set(err, INFQ_E_EXISTS, "%s is not a folder, and is not replaced", g->out);
-    INFQ_TRY(infq_dir_list(g->out, &names, &n, err));
-    model = n == 0;
-    for (size_t i = 0; i < n; i++)
-        model |= infq_str_ends(names[i], ".safetensors") || strcmp(names[i], "config.json") == 0 ||
-                 strcmp(names[i], "infq.json") == 0;
-    infq_dir_list_free(names, n);
-    return model ? INFQ_E_OK
-                 : infq_err_set(err, INFQ_E_EXISTS, "%s holds files but no model, and is not replaced", g->out);
+    return check_folder(g, err);
 }
 
 // An OUT.partial that somebody else made is left alone.
@@ -227,6 +270,8 @@ infq_status infq_stage_init(infq_stage *g, const infq_folder_options *o, infq_er
     memcpy(g->fingerprint, o->fingerprint, sizeof(g->fingerprint));
     g->fingerprint[64] = '\0';
     INFQ_TRY(make_paths(g, o->path, err));
+    if (o->source && !(g->source = infq_mem_strdup(o->source)))
+        return infq_err_set(err, INFQ_E_NOMEM, "%s", o->source);
     INFQ_TRY(check_replaceable(g, err));
     INFQ_TRY(take_lock(g, err));
     st = prepare(g, err);
@@ -340,6 +385,7 @@ void infq_stage_deinit(infq_stage *g)
     infq_mem_free(g->done);
     if (g->lock_fd >= 0)
         close(g->lock_fd);
+    infq_mem_free(g->source);
     infq_mem_free(g->out);
     infq_mem_free(g->partial);
     infq_mem_free(g->lock);
