@@ -345,6 +345,65 @@ START_TEST(plan_fingerprint_follows_recipe_and_source)
 }
 END_TEST
 
+static infq_plan_options with_rules(const infq_plan_rule *v, size_t n)
+{
+    infq_plan_options o = infq_plan_options_default();
+
+    o.rules = v;
+    o.n_rules = n;
+    return o;
+}
+
+START_TEST(plan_rules_decide_in_their_order)
+{
+    const infq_plan_rule rules[] = {{"re:model\\.layers\\.0\\.mlp\\.", NULL, 0}, {"down_proj", infq_scheme_find("W8A16"), 32},
+                                    {"re:.*mlp.*", infq_scheme_find("FP8"), 0}};
+    const infq_plan_entry *e;
+    fixture f;
+
+    open_tiny(&f, TINY_DEFAULT);
+    ck_ok(plan(&f, with_rules(rules, 3)), f.err);
+    ck_assert_int_eq(f.p->rule_hits[0], 3);
+    ck_assert_int_eq(f.p->rule_hits[1], 1); // the one of layer 0 is decided before
+    ck_assert_int_eq(f.p->rule_hits[2], 2);
+    ck_assert_uint_eq(f.p->n_quantized, 11);
+    e = entry_of(f.p, "model.layers.0.mlp.down_proj.weight");
+    ck_assert_int_eq(e->fate, INFQ_FATE_COPY);
+    ck_assert_str_eq(e->reason, "kept by a rule");
+    e = entry_of(f.p, "model.layers.1.mlp.down_proj.weight");
+    ck_assert_int_eq(e->codec.elem, INFQ_ELEM_U8);
+    ck_assert_int_eq(e->codec.group_cols, 32);
+    ck_assert_int_eq(entry_of(f.p, "model.layers.1.mlp.up_proj.weight")->codec.elem, INFQ_ELEM_E4M3);
+    e = entry_of(f.p, "model.layers.1.self_attn.o_proj.weight");
+    ck_assert_int_eq(e->codec.elem, INFQ_ELEM_U4);
+    ck_assert_int_eq(e->codec.group_cols, 128);
+    close_tiny(&f);
+}
+END_TEST
+
+START_TEST(plan_refuses_rules_that_decide_nothing_or_cannot_hold)
+{
+    const infq_scheme *w8 = infq_scheme_find("W8A16"), *fp8 = infq_scheme_find("FP8");
+    const struct {
+        infq_plan_rule rules[2];
+        size_t n;
+        const char *says;
+    } bad[] = {{{{"lm_head", w8, 0}}, 1, "--type lm_head decides nothing"},
+               {{{"re:.*", w8, 0}, {"q_proj", fp8, 0}}, 2, "--type q_proj decides nothing"},
+               {{{"q_proj", w8, 96}}, 1, "group size 96"},
+               {{{"q_proj", fp8, 64}}, 1, "does not apply to scheme FP8"},
+               {{{"re:(", w8, 0}}, 1, "--type re:("}};
+    fixture f;
+
+    open_tiny(&f, TINY_DEFAULT);
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        ck_assert_int_eq(plan(&f, with_rules(bad[i].rules, bad[i].n)), INFQ_E_USAGE);
+        ck_assert_msg(strstr(f.err.msg, bad[i].says), "%s", f.err.msg);
+    }
+    close_tiny(&f);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("plan");
@@ -363,6 +422,8 @@ int main(void)
     tcase_add_test(t, plan_says_which_blocks_no_loader_runs);
     tcase_add_test(t, plan_covers_every_byte_once_in_batches_of_any_size);
     tcase_add_test(t, plan_fingerprint_follows_recipe_and_source);
+    tcase_add_test(t, plan_rules_decide_in_their_order);
+    tcase_add_test(t, plan_refuses_rules_that_decide_nothing_or_cannot_hold);
     suite_add_tcase(s, t);
     return test_main(s);
 }

@@ -495,6 +495,37 @@ START_TEST(quantize_fails_cleanly_at_every_write_and_allocation)
 }
 END_TEST
 
+START_TEST(quantize_by_rules_verifies_and_says_so_in_the_receipt)
+{
+    const char *dir = test_tmpdir();
+    const infq_plan_rule rules[] = {{"o_proj", NULL, 0}, {"re:.*\\.1\\.mlp", infq_scheme_find("W8A16"), INFQ_GROUP_CHANNEL},
+                                    {"down_proj", infq_scheme_find("FP8"), 0}};
+    infq_plan_options o = scheme("W4A16", "search");
+    TINY_PATH(src, dir, "src");
+    TINY_PATH(dst, dir, "dst");
+    TINY_PATH(receipt, dst, "infq.json");
+    const cJSON *list;
+    cJSON *doc;
+    infq_quantize_result *r;
+    infq_err err;
+
+    tiny_write(src, TINY_DEFAULT);
+    o.rules = rules;
+    o.n_rules = 3;
+    ck_ok(quantize(src, dst, o, false, &r, &err), err);
+    ck_assert(r->published && r->verified->findings.n_fail == 0);
+    ck_assert_uint_eq(r->verified->n_rows, 12);
+    infq_quantize_result_free(r);
+    doc = test_json(receipt);
+    list = infq_json_get(infq_json_get(doc, "recipe"), "rules");
+    ck_assert_int_eq(cJSON_GetArraySize(list), 3);
+    ck_assert(cJSON_IsTrue(infq_json_get(cJSON_GetArrayItem(list, 0), "keep")));
+    ck_assert_int_eq(infq_json_get(cJSON_GetArrayItem(list, 1), "matrices")->valueint, 3);
+    ck_assert_str_eq(infq_json_get(cJSON_GetArrayItem(list, 2), "scheme")->valuestring, "FP8");
+    cJSON_Delete(doc);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("quantize");
@@ -515,6 +546,7 @@ int main(void)
     tcase_add_test(t, quantize_goes_on_where_it_was_interrupted_with_the_same_bytes);
     tcase_add_test(t, quantize_killed_at_any_write_leaves_all_or_nothing_and_ends_with_the_same_bytes);
     tcase_add_test(t, quantize_fails_cleanly_at_every_write_and_allocation);
+    tcase_add_test(t, quantize_by_rules_verifies_and_says_so_in_the_receipt);
     suite_add_tcase(s, t);
     return test_main(s);
 }

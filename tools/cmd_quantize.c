@@ -16,10 +16,16 @@ typedef struct {
     int64_t bits, threads, tp, effort, calib_tokens, window, seed;
     double damping;
     const char *scheme, *method, *format, *group, *out, *engine, *calib;
-    opt_list ignore, include;
+    opt_list ignore, include, types;
     uint64_t mem_limit, shard_bytes;
     bool asym, force, dry_run, allow_fallback, no_verify, json, quiet;
 } options;
+
+/* Rules of --type; the patterns live in store. */
+typedef struct {
+    infq_plan_rule v[OPT_LIST_MAX];
+    char store[OPT_LIST_MAX][256];
+} rule_list;
 
 #define AT(member) offsetof(options, member)
 static const opt_row rows[] = {
@@ -43,6 +49,8 @@ static const opt_row rows[] = {
     { "ignore", 0, OPT_LIST, "PATTERN", "modules that stay as they are; may be repeated", AT(ignore), 0, 0 },
     { "include", 0, OPT_LIST, "PATTERN", "modules to quantize although they are left out by default\n"
       "(lm_head); may be repeated", AT(include), 0, 0 },
+    { "type", 0, OPT_LIST, "PATTERN=TYPE", "what becomes of the matrices that PATTERN matches: a scheme, with :N or :channel for its\n"
+      "groups, or keep; may be repeated, the first that matches counts", AT(types), 0, 0 },
     { "output", 'o', OPT_STR, "OUT", "name of the result; MODEL-SCHEME beside the input by default", AT(out), 0, 0 },
     { "force", 'f', OPT_FLAG, NULL, "replace OUT if it is there", AT(force), 0, 0 },
     { "dry-run", 'n', OPT_FLAG, NULL, "print the plan, write nothing", AT(dry_run), 0, 0 },
@@ -94,10 +102,47 @@ static infq_status choose_scheme(const options *o, infq_plan_options *p, infq_er
     return INFQ_E_OK;
 }
 
-static infq_status plan_options(const options *o, infq_plan_options *p, infq_err *err)
+/* "re:.*down_proj=W8A16:64", split behind the last "=". */
+static infq_status read_rule(const char *text, infq_plan_rule *out, char *store, size_t cap, infq_err *err)
+{
+    const char *eq = strrchr(text, '=');
+    char *group;
+
+    if (!eq || eq == text || strlen(text) >= cap)
+        return infq_err_set(err, INFQ_E_USAGE, "--type %.80s: PATTERN=SCHEME, PATTERN=SCHEME:GROUP or PATTERN=keep is wanted", text);
+    strcpy(store, text);
+    store[eq - text] = '\0';
+    *out = (infq_plan_rule){store, NULL, 0};
+    eq = store + (eq - text) + 1;
+    if (strcmp(eq, "keep") == 0)
+        return 0;
+    group = strchr(eq, ':');
+    if (group)
+        *group++ = '\0';
+    out->scheme = infq_scheme_find(eq);
+    if (!out->scheme)
+        return infq_err_set(err, INFQ_E_USAGE, "--type %s: unknown scheme %s (see %s --help), or keep", store, eq, NAME);
+    if (group && strcmp(group, "channel") == 0)
+        out->group_size = INFQ_GROUP_CHANNEL;
+    else if (group && (!infq_parse_i64(group, 8, 1 << 20, &out->group_size) || out->group_size % 8))
+        return infq_err_set(err, INFQ_E_USAGE, "--type %s: group size %s is neither a multiple of 8 nor channel", store, group);
+    return 0;
+}
+
+static infq_status read_rules(const options *o, rule_list *rules, infq_plan_options *p, infq_err *err)
+{
+    for (int i = 0; i < o->types.n; i++)
+        INFQ_TRY(read_rule(o->types.v[i], &rules->v[i], rules->store[i], sizeof(rules->store[i]), err));
+    p->rules = rules->v;
+    p->n_rules = (size_t)o->types.n;
+    return 0;
+}
+
+static infq_status plan_options(const options *o, rule_list *rules, infq_plan_options *p, infq_err *err)
 {
     *p = infq_plan_options_default();
     INFQ_TRY(choose_scheme(o, p, err));
+    INFQ_TRY(read_rules(o, rules, p, err));
     if (o->method && !(p->method = infq_method_find(o->method)))
         return infq_err_set(err, INFQ_E_USAGE, "unknown method %s (see %s --help)", o->method, NAME);
     if (o->format && (!(p->format = infq_format_find(o->format)) || strcmp(o->format, "dense") == 0))
@@ -134,6 +179,9 @@ static void hits_text(const infq_plan *p, infq_buf *to)
         infq_buf_fmt(to, "  --ignore %s: matches %lld modules\n", p->o.ignore[i], (long long)p->ignore_hits[i]);
     for (size_t i = 0; i < p->o.n_include; i++)
         infq_buf_fmt(to, "  --include %s: matches %lld modules\n", p->o.include[i], (long long)p->include_hits[i]);
+    for (size_t i = 0; i < p->o.n_rules; i++)
+        infq_buf_fmt(to, "  --type %s: %lld matrices to %s\n", p->o.rules[i].pattern, (long long)p->rule_hits[i],
+                     p->o.rules[i].scheme ? p->o.rules[i].scheme->name : "keep");
 }
 
 static void plan_text(const infq_plan *p, infq_buf *to)
@@ -141,12 +189,12 @@ static void plan_text(const infq_plan *p, infq_buf *to)
     char a[32], b[32], c[32], what[80];
     const infq_plan_entry *first = NULL;
 
-    for (size_t i = 0; i < p->n && !first; i++)
-        if (p->v[i].fate == INFQ_FATE_QUANTIZE)
+    for (size_t i = 0; i < p->n; i++) // one that no rule decides, if there is any
+        if (p->v[i].fate == INFQ_FATE_QUANTIZE && (!first || (first->rule && !p->v[i].rule)))
             first = &p->v[i];
     infq_buf_fmt(to, "plan: %s -> %s\n", infq_checkpoint_path(p->ck), p->out);
-    infq_buf_fmt(to, "  %zu matrices to %s, method %s, format %s\n", p->n_quantized,
-                 infq_codec_describe(&first->codec, what, sizeof(what)), p->o.method->name, p->o.format->name);
+    infq_buf_fmt(to, "  %zu matrices to %s%s, method %s, format %s\n", p->n_quantized, infq_codec_describe(&first->codec, what, sizeof(what)),
+                 p->o.n_rules ? " or as rules say" : "", p->o.method->name, p->o.format->name);
     infq_buf_fmt(to, "  %zu tensors copied%s\n", p->n_copied,
                  p->n_tied ? "; lm_head equals the embedding it is tied to and is stored once" : "");
     hits_text(p, to);
@@ -348,11 +396,12 @@ static infq_status run(const options *o, const char *path, cmd_sink *sink, bool 
     infq_log log = cmd_log(sink, NAME, o->quiet);
     infq_quantize_options qo = {.force = o->force, .verify = !o->no_verify};
     infq_checkpoint *ck = NULL;
+    rule_list rules;
     infq_plan_options po;
     infq_calib calib = {0};
     infq_plan *p = NULL;
     infq_quantize_result *r = NULL;
-    infq_status st = plan_options(o, &po, err);
+    infq_status st = plan_options(o, &rules, &po, err);
 
     if (!st)
         st = infq_checkpoint_open(path, &log, &ck, err);

@@ -44,6 +44,7 @@ void infq_plan_free(infq_plan *p)
     if (!p)
         return;
     infq_findings_deinit(&p->findings);
+    infq_mem_free(p->rule_hits);
     infq_mem_free(p->include_hits);
     infq_mem_free(p->ignore_hits);
     infq_mem_free(p->config_text);
@@ -183,7 +184,8 @@ static infq_status begin(const infq_checkpoint *ck, const infq_plan_options *o, 
         p->v[i] = (infq_plan_entry){.tensor = infq_checkpoint_get(ck, i), .fate = INFQ_FATE_COPY, .reason = "no matrix"};
     p->ignore_hits = infq_mem_calloc(o->n_ignore + 1, sizeof(int64_t));
     p->include_hits = infq_mem_calloc(o->n_include + 1, sizeof(int64_t));
-    if (!p->ignore_hits || !p->include_hits)
+    p->rule_hits = infq_mem_calloc(o->n_rules + 1, sizeof(int64_t));
+    if (!p->ignore_hits || !p->include_hits || !p->rule_hits)
         return infq_err_set(err, INFQ_E_NOMEM, "plan");
     return infq_modules_find(ck, &p->modules, err);
 }

@@ -10,6 +10,13 @@
 
 #define INFQ_GROUP_CHANNEL (-1)
 
+/* What becomes of the matrices that a pattern matches, among those that are quantized at all; the first rule that matches counts. */
+typedef struct {
+    const char *pattern;
+    const infq_scheme *scheme;   /* NULL: they stay as they are */
+    int64_t group_size;          /* 0: the plan's, else the largest of 128, 64, 32 that divides the row; INFQ_GROUP_CHANNEL */
+} infq_plan_rule;
+
 typedef struct {
     const infq_scheme *scheme;
     const infq_format *format;
@@ -19,6 +26,8 @@ typedef struct {
     size_t n_ignore;
     const char *const *include;  /* patterns of modules that are quantized although they are no default targets */
     size_t n_include;
+    const infq_plan_rule *rules;
+    size_t n_rules;
     bool allow_fallback;         /* rows that the group size does not divide are copied instead of refused */
     const char *out;             /* NULL: infq_plan's default name beside the input */
     uint64_t mem_limit;          /* bytes of peak memory, 0: none */
@@ -39,6 +48,7 @@ typedef struct {
     const infq_ck_tensor *tensor;
     const infq_module *module;   /* NULL: no matrix */
     infq_fate fate;
+    const infq_plan_rule *rule;  /* that decides instead of the options; NULL: none */
     infq_codec codec;            /* QUANTIZE only */
     infq_layout layout;          /* QUANTIZE only */
     const char *reason;          /* why it is not quantized; static or the plan's */
@@ -57,6 +67,7 @@ typedef struct {
     char fingerprint[65];        /* of everything that decides the bytes */
     int64_t group_size;          /* chosen; 0 channel */
     int64_t *ignore_hits, *include_hits; /* modules a pattern matched */
+    int64_t *rule_hits;          /* matrices a rule decided, whatever later rules would say */
     infq_findings findings;
     size_t n_quantized, n_copied, n_tied, n_fallback;
     int64_t weights, weights_quantized;  /* elements: of all float tensors, of the quantized matrices */

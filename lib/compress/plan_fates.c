@@ -169,11 +169,6 @@ differ:
                         head->tensor->name, embed->tensor->name);
 }
 
-static bool grouped(const infq_plan *p)
-{
-    return p->o.scheme->codec.elem == INFQ_ELEM_U4 || p->o.scheme->codec.elem == INFQ_ELEM_U8;
-}
-
 static int64_t rows_not_divided(const infq_plan *p, int64_t group, const infq_plan_entry **first, const infq_plan_entry **second)
 {
     int64_t n = 0;
@@ -181,7 +176,7 @@ static int64_t rows_not_divided(const infq_plan *p, int64_t group, const infq_pl
     *first = *second = NULL;
     for (size_t i = 0; i < p->n; i++) {
         const infq_plan_entry *e = &p->v[i];
-        if (e->fate != INFQ_FATE_QUANTIZE || e->tensor->shape[1] % group == 0)
+        if (e->fate != INFQ_FATE_QUANTIZE || e->rule || e->tensor->shape[1] % group == 0)
             continue;
         if (!*first)
             *first = e;
@@ -235,7 +230,7 @@ static infq_status choose_group(infq_plan *p, infq_err *err)
     const infq_plan_entry *first, *second;
     int64_t want = p->o.group_size, works = 0;
 
-    if (!grouped(p))
+    if (!infq_plan_grouped(p->o.scheme))
         return want ? infq_err_set(err, INFQ_E_USAGE, "--group-size does not apply to scheme %s", p->o.scheme->name) : INFQ_E_OK;
     if (want == INFQ_GROUP_CHANNEL)
         return INFQ_E_OK;
@@ -255,7 +250,7 @@ static infq_status choose_group(infq_plan *p, infq_err *err)
     if (!p->o.allow_fallback)
         return refuse_group(p, works, err);
     for (size_t i = 0; i < p->n; i++)
-        if (p->v[i].fate == INFQ_FATE_QUANTIZE && p->v[i].tensor->shape[1] % p->group_size) {
+        if (p->v[i].fate == INFQ_FATE_QUANTIZE && !p->v[i].rule && p->v[i].tensor->shape[1] % p->group_size) {
             p->v[i].fate = INFQ_FATE_COPY;
             p->v[i].fallback = true;
             p->v[i].reason = "group size does not divide its rows";
@@ -268,6 +263,21 @@ static infq_status choose_group(infq_plan *p, infq_err *err)
 static infq_elem scale_elem(infq_dtype t)
 {
     return t == INFQ_DTYPE_F32 || t == INFQ_DTYPE_F64 ? INFQ_ELEM_F32 : t == INFQ_DTYPE_F16 ? INFQ_ELEM_F16 : INFQ_ELEM_BF16;
+}
+
+static infq_status choose_codec(infq_plan *p, infq_plan_entry *e, infq_err *err)
+{
+    const infq_scheme *s = e->rule ? e->rule->scheme : p->o.scheme;
+    int64_t group = p->group_size;
+
+    if (e->rule)
+        INFQ_TRY(infq_plan_rule_group(p, e, &group, err));
+    e->codec = s->codec;
+    e->codec.scale = scale_elem(e->tensor->dtype);
+    if (infq_plan_grouped(s))
+        e->codec.group_cols = (int32_t)group;
+    p->n_quantized++;
+    return 0;
 }
 
 infq_status infq_plan_fates(infq_plan *p, infq_err *err)
@@ -291,17 +301,14 @@ infq_status infq_plan_fates(infq_plan *p, infq_err *err)
     if (!st)
         st = check_hits(p, err);
     if (!st)
+        st = infq_plan_apply_rules(p, err);
+    if (!st)
         st = choose_group(p, err);
     if (!st)
         st = tie_head(p, err);
     for (size_t i = 0; !st && i < p->n; i++)
-        if (p->v[i].fate == INFQ_FATE_QUANTIZE) {
-            p->v[i].codec = p->o.scheme->codec;
-            p->v[i].codec.scale = scale_elem(p->v[i].tensor->dtype);
-            if (grouped(p))
-                p->v[i].codec.group_cols = (int32_t)p->group_size;
-            p->n_quantized++;
-        }
+        if (p->v[i].fate == INFQ_FATE_QUANTIZE)
+            st = choose_codec(p, &p->v[i], err);
     if (!st && !p->n_quantized)
         st = infq_err_set(err, INFQ_E_UNSUPPORTED, "%s: no matrix is left to quantize", infq_checkpoint_path(p->ck));
     return st;

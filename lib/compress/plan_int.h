@@ -6,6 +6,12 @@
 
 /* Decides the fate and codec of every entry; patterns, group size, refusals by name. */
 infq_status infq_plan_fates(infq_plan *p, infq_err *err);
+/* Rules by pattern, after the default targets are known: sets rule and fate of what they match. USAGE names a rule that decides nothing. */
+infq_status infq_plan_apply_rules(infq_plan *p, infq_err *err);
+/* Columns of a group of entry e, which has a rule with a scheme; 0: whole rows. USAGE when the rule's size does not divide the row. */
+infq_status infq_plan_rule_group(const infq_plan *p, const infq_plan_entry *e, int64_t *group, infq_err *err);
+/* Scales of this scheme belong to groups of columns whose size can be chosen. */
+bool infq_plan_grouped(const infq_scheme *s);
 /* Layouts, bytes, configuration text, engine rules, name of the output, fingerprint, time. */
 infq_status infq_plan_sizes(infq_plan *p, infq_err *err);
 /* Metadata pairs of every output file: the source's, then ours. */

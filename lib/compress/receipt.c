@@ -41,6 +41,28 @@ static infq_status source(const infq_plan *p, const infq_quantize_result *r, inf
     return INFQ_E_OK;
 }
 
+static void rules(const infq_plan *p, infq_jw *w)
+{
+    if (!p->o.n_rules)
+        return;
+    infq_jw_key(w, "rules");
+    infq_jw_arr(w);
+    for (size_t i = 0; i < p->o.n_rules; i++) {
+        const infq_plan_rule *r = &p->o.rules[i];
+        infq_jw_obj(w);
+        infq_jw_key_str(w, "match", r->pattern);
+        if (r->scheme)
+            infq_jw_key_str(w, "scheme", r->scheme->name);
+        else
+            infq_jw_key_bool(w, "keep", true);
+        if (r->scheme && r->group_size)
+            infq_jw_key_i64(w, "group_size", r->group_size);
+        infq_jw_key_i64(w, "matrices", p->rule_hits[i]);
+        infq_jw_end_obj(w);
+    }
+    infq_jw_end_arr(w);
+}
+
 static void recipe(const infq_plan *p, infq_jw *w)
 {
     const infq_codec *c = &p->o.scheme->codec;
@@ -67,6 +89,7 @@ static void recipe(const infq_plan *p, infq_jw *w)
     }
     list(w, "ignore", p->o.ignore, p->o.n_ignore);
     list(w, "include", p->o.include, p->o.n_include);
+    rules(p, w);
     infq_jw_key_bool(w, "allow_fallback", p->o.allow_fallback);
     infq_jw_end_obj(w);
 }
