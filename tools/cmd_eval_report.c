@@ -58,10 +58,12 @@ static void compare_text(const eval_run *r, infq_buf *to)
 {
     for (int m = 1; m < r->n_models; m++) {
         infq_verdict_view v = eval_verdict_view(r, m);
-        infq_buf_fmt(to, "%s (first) against %s (second)\n", r->names[0], r->names[m]);
-        if (r->n_models == 2)
+        if (r->n_models == 2) {
             infq_verdict_text(&v, to);
-        else if (r->n_tasks > 1)
+            infq_buf_char(to, '\n');
+        }
+        infq_buf_fmt(to, "%s (first) against %s (second)\n", r->names[0], r->names[m]);
+        if (r->n_models > 2 && r->n_tasks > 1)
             infq_buf_fmt(to, "mean gap %+.4f [%+.4f, %+.4f]\n", v.suite->gap, v.suite->ci.lo, v.suite->ci.hi);
         infq_verdict_table(&v, to);
         infq_buf_char(to, '\n');
@@ -111,6 +113,8 @@ infq_status eval_report_text(const eval_run *r, infq_buf *to, infq_err *err)
 {
     if (r->n_tasks > 0 && r->n_models > 2)
         eval_many_text(r, to);
+    if (r->n_tasks > 0 && r->n_models == 2) // the answer first
+        compare_text(r, to);
     if (r->n_tasks > 0)
         INFQ_TRY(scores_text(r, to, err));
     for (int i = 0; i < r->n_texts; i++) {
@@ -119,7 +123,7 @@ infq_status eval_report_text(const eval_run *r, infq_buf *to, infq_err *err)
         if (r->texts[i].kld || r->texts[i].reference)
             kld_text(r, &r->texts[i], to);
     }
-    if (r->n_tasks > 0 && r->n_models > 1)
+    if (r->n_tasks > 0 && r->n_models > 2)
         compare_text(r, to);
     return infq_buf_status(to, err);
 }

@@ -113,7 +113,7 @@ infq_status infq_report_junit(const infq_report *r, infq_buf *to, infq_err *err)
         counts n = {0, 0, 0, 0};
         infq_buf_clear(&cases);
         for (int i = 0; i < r->n_checks; i++)
-            one_case(&cases, &n, r->checks[i].group, r->checks[i].name, r->checks[i].verdict, true, r->checks[i].text);
+            one_case(&cases, &n, r->checks[i].group, r->checks[i].name, r->checks[i].verdict, r->checks[i].decides, r->checks[i].text);
         suite(&suites, "checks", &n, &cases);
         sum(&all, &n);
     }

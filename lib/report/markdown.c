@@ -159,10 +159,14 @@ infq_status infq_report_markdown(const infq_report *r, infq_buf *to, infq_err *e
     if (r->n_models > 0)
         models(r, to);
     for (int i = 0; i < r->n_checks; i++) {
+        if (!r->checks[i].decides) // guards stand among the reasons
+            continue;
         infq_buf_fmt(to, "- %s: ", infq_report_verdict_name(r->checks[i].verdict));
         infq_markdown_text(to, r->checks[i].text);
-        infq_buf_str(to, i + 1 < r->n_checks ? "\n" : "\n\n");
+        infq_buf_str(to, "\n");
     }
+    if (r->n_checks > 0)
+        infq_buf_char(to, '\n');
     comparisons(r, to);
     distances(r, to);
     for (int i = 0; i < r->n_settings; i++) {

@@ -120,6 +120,20 @@ infq_status infq_report_setting(infq_report *r, const char *key, const char *val
     return 0;
 }
 
+infq_status infq_report_check_add(infq_report *r, const char *group, const char *name, infq_report_verdict v, bool decides, infq_buf *text,
+                                  infq_err *err)
+{
+    infq_report_check *c;
+    infq_status st = infq_report_grow(r, &r->checks, &r->n_checks, sizeof(*c), (void **)&c, err);
+
+    if (!st) {
+        *c = (infq_report_check){group, name, "", v, decides};
+        st = infq_report_text(r, text, &c->text, err);
+    }
+    infq_buf_deinit(text);
+    return st;
+}
+
 infq_status infq_report_text(infq_report *r, const infq_buf *b, const char **out, infq_err *err)
 {
     char *copy;
@@ -168,6 +182,7 @@ typedef struct {
 static const reader readers[] = {
     {"infq.eval.v1", infq_report_read_eval},   {"infq.gate.v1", infq_report_read_gate},
     {"infq.bench.v1", infq_report_read_bench}, {"infq.verify.v1", infq_report_read_verify},
+    {"infq.run.v1", infq_report_read_run},
 };
 
 infq_status infq_report_add(infq_report *r, cJSON *doc, const char *what, infq_err *err)
@@ -256,7 +271,8 @@ infq_status infq_report_finish(infq_report *r, const infq_report_options *o, inf
             add_verdict(r, c->verdict, c->sentence);
     }
     for (int i = 0; i < r->n_checks; i++)
-        add_verdict(r, r->checks[i].verdict, r->checks[i].text);
+        if (r->checks[i].decides)
+            add_verdict(r, r->checks[i].verdict, r->checks[i].text);
     return 0;
 }
 

@@ -43,10 +43,12 @@ typedef struct {
 typedef struct {
     const char *group, *name, *text;   /* text: one sentence */
     infq_report_verdict verdict;
+    bool decides;                      /* its verdict is part of the report's; a guard's is in the gate's already */
 } infq_report_check;
 
 typedef struct {
     const char *first, *second, *sentence; /* names; the outcome in plain words */
+    const char *first_items, *second_items; /* as the document names the sides: names, or paths of items */
     infq_report_task *tasks;
     int n_tasks;
     int64_t n, lost, won;

@@ -27,7 +27,7 @@ static infq_status one_task(infq_report *r, infq_report_comparison *c, const inf
     char path_a[2048], path_b[2048];
     infq_status st;
 
-    if (!items_path(r, c->first, t->task, path_a, sizeof(path_a)) || !items_path(r, c->second, t->task, path_b, sizeof(path_b)))
+    if (!items_path(r, c->first_items, t->task, path_a, sizeof(path_a)) || !items_path(r, c->second_items, t->task, path_b, sizeof(path_b)))
         return 0;
     st = infq_items_load(path_a, &a, err);
     if (!st)

@@ -16,6 +16,9 @@ struct infq_report_store {
 infq_status infq_report_grow(infq_report *r, void *list, int *n, size_t size, void **entry, infq_err *err);
 /* Figures start as NAN. */
 infq_status infq_report_model_get(infq_report *r, const char *name, const char *path, infq_report_model **out, infq_err *err);
+/* Takes the text out of b and empties it. */
+infq_status infq_report_check_add(infq_report *r, const char *group, const char *name, infq_report_verdict v, bool decides, infq_buf *text,
+                                  infq_err *err);
 infq_status infq_report_setting(infq_report *r, const char *key, const char *value, infq_err *err);
 /* Text kept as long as the report. */
 infq_status infq_report_text(infq_report *r, const infq_buf *b, const char **out, infq_err *err);
@@ -30,6 +33,7 @@ infq_status infq_report_interval(const cJSON *o, const char *key, double *lo, do
 infq_status infq_report_read_eval(infq_report *r, const cJSON *doc, infq_err *err);
 infq_status infq_report_read_gate(infq_report *r, const cJSON *doc, infq_err *err);
 infq_status infq_report_read_bench(infq_report *r, const cJSON *doc, infq_err *err);
+infq_status infq_report_read_run(infq_report *r, const cJSON *doc, infq_err *err);
 infq_status infq_report_read_verify(infq_report *r, const cJSON *doc, infq_err *err);
 
 /* report_flips.c */

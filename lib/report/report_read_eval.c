@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "lib/base/file.h"
 #include "lib/report/report_int.h"
 #include "lib/report/words.h"
 
@@ -98,6 +99,52 @@ static infq_status read_more(infq_report *r, infq_report_comparison *c, const cJ
     return 0;
 }
 
+/* A path of items stands for the model or file at its end. */
+static infq_status side_name(infq_report *r, const char **name, infq_err *err)
+{
+    infq_buf b;
+    infq_status st;
+
+    if (!strchr(*name, '/'))
+        return 0;
+    infq_buf_init(&b);
+    infq_buf_str(&b, infq_path_base(*name));
+    while (b.n > 0 && b.data[b.n - 1] == '/')
+        b.data[--b.n] = '\0';
+    st = infq_report_text(r, &b, name, err);
+    infq_buf_deinit(&b);
+    return st;
+}
+
+/* Guards of a suite that were measured or asked for; what they mean for the verdict is in the verdict. */
+static infq_status read_guards(infq_report *r, const cJSON *suite, infq_err *err)
+{
+    const cJSON *g;
+
+    cJSON_ArrayForEach(g, infq_json_get(suite, "guards")) {
+        const char *name, *verdict;
+        double value, limit, lo, hi;
+        char a[24], b[24];
+        infq_buf text;
+        INFQ_TRY(infq_report_str(g, "guard", &name, err));
+        INFQ_TRY(infq_report_str(g, "verdict", &verdict, err));
+        INFQ_TRY(infq_report_num(g, "value", &value, err));
+        INFQ_TRY(infq_report_num(g, "limit", &limit, err));
+        INFQ_TRY(infq_report_interval(g, "interval", &lo, &hi, err));
+        if (!name)
+            return infq_err_set(err, INFQ_E_FORMAT, "a guard has no name");
+        infq_buf_init(&text);
+        if (isnan(value))
+            infq_buf_fmt(&text, "not measured; limit %s", infq_figure(limit, b));
+        else
+            infq_buf_fmt(&text, "%s, limit %s", infq_figure(value, a), infq_figure(limit, b));
+        if (!isnan(lo))
+            infq_buf_fmt(&text, " (interval %s to %s)", infq_figure(lo, a), infq_figure(hi, b));
+        INFQ_TRY(infq_report_check_add(r, "guard", name, infq_report_verdict_of(verdict), false, &text, err));
+    }
+    return 0;
+}
+
 /* An object with first, second, tasks, suite, verdict. */
 static infq_status read_comparison(infq_report *r, const cJSON *o, bool alone, bool beside, infq_err *err)
 {
@@ -113,6 +160,10 @@ static infq_status read_comparison(infq_report *r, const cJSON *o, bool alone, b
     INFQ_TRY(infq_report_str(o, "verdict", &verdict, err));
     if (!c->first || !c->second || !cJSON_IsArray(tasks) || !cJSON_IsObject(suite))
         return infq_err_set(err, INFQ_E_FORMAT, "a comparison lacks first, second, tasks or suite");
+    c->first_items = c->first;
+    c->second_items = c->second;
+    INFQ_TRY(side_name(r, &c->first, err));
+    INFQ_TRY(side_name(r, &c->second, err));
     c->verdict = infq_report_verdict_of(verdict);
     c->alone = alone;
     c->beside = beside;
@@ -124,8 +175,17 @@ static infq_status read_comparison(infq_report *r, const cJSON *o, bool alone, b
     INFQ_TRY(infq_report_num(suite, "noise_limit", &c->noise, err));
     INFQ_TRY(infq_json_f64(suite, "alpha", 0.05, &alpha, err));
     c->confidence = 1 - 2 * alpha;
+    INFQ_TRY(read_guards(r, suite, err));
     INFQ_TRY(infq_flips_read(r->store->arena, o, &c->flips, &c->n_flips, &c->n_changed, err));
     return read_more(r, c, infq_json_get(o, "reasons"), err);
+}
+
+static void take_gap(infq_report_model *m, const infq_report_comparison *c)
+{
+    m->gap = c->gap;
+    m->lo = c->lo;
+    m->hi = c->hi;
+    m->verdict = c->verdict;
 }
 
 static infq_status read_comparisons(infq_report *r, const cJSON *doc, infq_err *err)
@@ -139,10 +199,7 @@ static infq_status read_comparisons(infq_report *r, const cJSON *doc, infq_err *
         INFQ_TRY(read_comparison(r, o, !many, false, err));
         c = &r->comparisons[r->n_comparisons - 1];
         INFQ_TRY(infq_report_model_get(r, c->second, NULL, &m, err));
-        m->gap = c->gap;
-        m->lo = c->lo;
-        m->hi = c->hi;
-        m->verdict = c->verdict;
+        take_gap(m, c);
     }
     cJSON_ArrayForEach(o, infq_json_get(doc, "neighbours"))
         INFQ_TRY(read_comparison(r, o, false, true, err));
@@ -249,15 +306,21 @@ static infq_status read_texts(infq_report *r, const cJSON *doc, infq_err *err)
 
 static infq_status read_settings(infq_report *r, const cJSON *doc, infq_err *err)
 {
-    static const char *const keys[] = {"version", "settings", "cpu_level", "policy_sha256"};
+    static const char *const keys[] = {"version", "settings", "cpu_level", "policy_sha256", "policy_file", "noise_source"};
+    const cJSON *policy = infq_json_get(doc, "policy");
+    const char *name;
 
     for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
         const char *v;
         INFQ_TRY(infq_report_str(doc, keys[i], &v, err));
-        if (v)
+        if (v && *v)
             INFQ_TRY(infq_report_setting(r, keys[i], v, err));
     }
-    return 0;
+    if (cJSON_IsBool(infq_json_get(doc, "policy_written_before_the_run")))
+        INFQ_TRY(infq_report_setting(r, "policy written before the run",
+                                     cJSON_IsTrue(infq_json_get(doc, "policy_written_before_the_run")) ? "yes" : "no", err));
+    INFQ_TRY(infq_report_str(policy, "name", &name, err));
+    return name ? infq_report_setting(r, "policy", name, err) : 0;
 }
 
 infq_status infq_report_read_eval(infq_report *r, const cJSON *doc, infq_err *err)
@@ -277,6 +340,12 @@ infq_status infq_report_read_eval(infq_report *r, const cJSON *doc, infq_err *er
 
 infq_status infq_report_read_gate(infq_report *r, const cJSON *doc, infq_err *err)
 {
+    const infq_report_comparison *c;
+
     INFQ_TRY(read_comparison(r, doc, true, false, err));
+    c = &r->comparisons[r->n_comparisons - 1];
+    for (int i = 0; i < r->n_models; i++)
+        if (strcmp(r->models[i].name, c->second) == 0)
+            take_gap(&r->models[i], c);
     return read_settings(r, doc, err);
 }

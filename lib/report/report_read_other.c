@@ -1,23 +1,10 @@
-/* Benches and verifications: infq.bench.v1 and infq.verify.v1. */
+/* Benches, verifications, states of recipes: infq.bench.v1, infq.verify.v1, infq.run.v1. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "lib/base/file.h"
 #include "lib/report/report_int.h"
-
-static infq_status add_check(infq_report *r, const char *group, const char *name, infq_report_verdict v, infq_buf *text, infq_err *err)
-{
-    infq_report_check *c;
-    infq_status st = infq_report_grow(r, &r->checks, &r->n_checks, sizeof(*c), (void **)&c, err);
-
-    if (!st) {
-        *c = (infq_report_check){group, name, "", v};
-        st = infq_report_text(r, text, &c->text, err);
-    }
-    infq_buf_deinit(text);
-    return st;
-}
 
 infq_status infq_report_read_bench(infq_report *r, const cJSON *doc, infq_err *err)
 {
@@ -57,7 +44,7 @@ infq_status infq_report_read_bench(infq_report *r, const cJSON *doc, infq_err *e
             return infq_err_set(err, INFQ_E_FORMAT, "a target lacks target or verdict");
         infq_buf_init(&text);
         infq_buf_fmt(&text, "%s: target %s is %s (measured %.2f ms)", m->name, target, verdict, value);
-        INFQ_TRY(add_check(r, "bench", target, infq_report_verdict_of(verdict), &text, err));
+        INFQ_TRY(infq_report_check_add(r, "bench", target, infq_report_verdict_of(verdict), true, &text, err));
     }
     return 0;
 }
@@ -88,5 +75,37 @@ infq_status infq_report_read_verify(infq_report *r, const cJSON *doc, infq_err *
         if (!infq_report_str(f, "text", &what, err) && !infq_json_bool(f, "fails", false, &fails, err) && what)
             infq_buf_fmt(&text, "; %s%s", fails ? "FAIL " : "", what);
     }
-    return add_check(r, "verify", "stored bytes", passed ? INFQ_REPORT_PASS : INFQ_REPORT_FAIL, &text, err);
+    return infq_report_check_add(r, "verify", "stored bytes", passed ? INFQ_REPORT_PASS : INFQ_REPORT_FAIL, true, &text, err);
+}
+
+/* Steps that could not be done; those that were have results of their own. */
+infq_status infq_report_read_run(infq_report *r, const cJSON *doc, infq_err *err)
+{
+    static const char *const keys[] = {"recipe", "recipe_sha256", "build_sha256", "version"};
+    const cJSON *step, *v;
+
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+        const char *text;
+        INFQ_TRY(infq_report_str(doc, keys[i], &text, err));
+        if (text)
+            INFQ_TRY(infq_report_setting(r, keys[i], text, err));
+    }
+    cJSON_ArrayForEach(v, infq_json_get(doc, "variables"))
+        if (cJSON_IsString(v) && v->valuestring[0])
+            INFQ_TRY(infq_report_setting(r, v->string, v->valuestring, err));
+    cJSON_ArrayForEach(step, infq_json_get(doc, "steps")) {
+        const char *name, *state, *why;
+        infq_buf text;
+        INFQ_TRY(infq_report_str(step, "name", &name, err));
+        INFQ_TRY(infq_report_str(step, "state", &state, err));
+        INFQ_TRY(infq_report_str(step, "error", &why, err));
+        if (!name || !state)
+            return infq_err_set(err, INFQ_E_FORMAT, "a step lacks name or state");
+        if (strcmp(state, "error") != 0)
+            continue;
+        infq_buf_init(&text);
+        infq_buf_fmt(&text, "%s could not be done: %s", name, why ? why : "");
+        INFQ_TRY(infq_report_check_add(r, "recipe", name, INFQ_REPORT_REFUSED, true, &text, err));
+    }
+    return 0;
 }

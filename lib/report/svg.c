@@ -9,7 +9,7 @@
 
 infq_svg_axis infq_svg_axis_over(double lo, double hi, bool log)
 {
-    double least = log ? lo * 1.2 : lo + 1e-9 + fabs(lo) * 1e-6;
+    double least = log ? lo * 1.2 : lo + 1e-9 + fabs(lo) * 5e-3;
 
     if (hi < least) {
         hi = least;

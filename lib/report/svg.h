@@ -13,7 +13,7 @@ typedef struct {
     double lo, hi;     /* lo < hi; both > 0 on a logarithmic axis */
     bool log;
 } infq_svg_axis;
-/* From lo to hi, widened to at least a small span and, when not logarithmic, by a twentieth on both sides. */
+/* From lo to hi, widened to at least half a percent of lo and, when not logarithmic, by a twentieth on both sides. */
 infq_svg_axis infq_svg_axis_over(double lo, double hi, bool log);
 double infq_svg_share(const infq_svg_axis *a, double v); /* 0 at lo, 1 at hi, cut to that range */
 /* Round values within the axis (1, 2, 5 times a power of ten; powers of ten when logarithmic), rising, at most `most` <= 12. Their number. */
