@@ -136,7 +136,7 @@ static void progress(void *ctx, const char *what, uint64_t done, uint64_t total)
     double share, elapsed;
     char name[61];
 
-    if (s->quiet || !isatty(2) || total == 0 || now - s->last_ns < 100000000)
+    if (s->quiet || (!isatty(2) && !getenv("INFQ_PROGRESS")) || total == 0 || now - s->last_ns < 100000000)
         return;
     s->last_ns = now;
     share = (double)done / (double)total;

@@ -12,8 +12,11 @@ int cmd_generate(int argc, char **argv);
 int cmd_gen(int argc, char **argv);
 int cmd_eval(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
+int cmd_run(int argc, char **argv);
+int cmd_receipt(int argc, char **argv);
+int cmd_receipt_write(int argc, char **argv);
 
 extern const opt_spec cmd_quantize_spec, cmd_verify_spec, cmd_convert_spec, cmd_eval_spec, cmd_eval_gate_spec, cmd_eval_noise_spec,
-    cmd_eval_report_page_spec, cmd_bench_spec;
+    cmd_eval_report_page_spec, cmd_bench_spec, cmd_receipt_write_spec;
 
 #endif

@@ -7,6 +7,8 @@ static const cmd_row rows[] = {
     { "inspect", "parameters, types, sizes, memory of a model", cmd_inspect },
     { "convert", "shards, element types, GGUF to a folder", cmd_convert },
     { "generate", "text from a model, to look at it", cmd_generate },
+    { "run", "a whole pipeline from a recipe", cmd_run },
+    { "receipt", "re-check what a receipt says", cmd_receipt },
     { "gen", "our generated text and task sets", cmd_gen },
 };
 

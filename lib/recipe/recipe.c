@@ -214,8 +214,11 @@ static infq_status add_value(step_reader *q, const infq_recipe_key *k, const cJS
 {
     const char *arg = value;
 
-    if (!*value)
-        return infq_yaml_err(q->y, node, q->x->err, "is empty");
+    if (!*value) { // a variable that was left empty: nothing is asked for
+        if (k->required)
+            return infq_yaml_err(q->y, node, q->x->err, "%s is empty", k->name);
+        return 0;
+    }
     if (!k->position)
         INFQ_TRY(text_of(q->x, &arg, "--%s=%s", k->name, value));
     INFQ_TRY(add_arg(q, node, arg));
@@ -374,6 +377,22 @@ static infq_status publish(step_reader *q, const char *key, cJSON *value)
     return set_var(q->x, name, value);
 }
 
+/* ${NAME.key.base}: the last part of the (first) path that a step reads: results by model carry that name. */
+static infq_status publish_base(step_reader *q, const char *key, const cJSON *v)
+{
+    const cJSON *first = cJSON_IsArray(v) ? v->child : v;
+    char name[80], base[256];
+    size_t n;
+
+    if (!cJSON_IsString(first))
+        return 0;
+    snprintf(base, sizeof(base), "%s", infq_path_base(first->valuestring));
+    for (n = strlen(base); n > 0 && base[n - 1] == '/'; n--)
+        base[n - 1] = '\0';
+    snprintf(name, sizeof(name), "%.40s.base", key);
+    return publish(q, name, cJSON_CreateString(base));
+}
+
 static infq_status read_keys(step_reader *q, const cJSON *options, bool positions)
 {
     const infq_recipe_kind *kind = q->s->kind;
@@ -386,6 +405,7 @@ static infq_status read_keys(step_reader *q, const cJSON *options, bool position
         if (v) {
             INFQ_TRY(add_key(q, k, v));
             INFQ_TRY(publish(q, k->name, cJSON_Duplicate(v, true)));
+            INFQ_TRY(k->input ? publish_base(q, k->name, v) : 0);
         } else if (k->made) {
             const char *path;
             INFQ_TRY(text_of(q->x, &path, "%s/%s%s", q->x->r->store->run, q->s->name, k->made));
@@ -531,6 +551,8 @@ static infq_status read_step(reader *x, const cJSON *item)
 
     INFQ_TRY(find_kind(x, item, s));
     INFQ_TRY(name_step(x, item, s));
+    INFQ_TRY(text_of(x, &s->state, "%s/%s.state.json", r->store->run, s->name));
+    INFQ_TRY(set_var(x, "state", cJSON_CreateString(s->state)));
     INFQ_TRY(infq_yaml_expand_node(r->store->yaml, item->child, r->store->vars, &r->store->expanded[r->n_steps], x->err));
     INFQ_TRY(infq_mem_new(1, sizeof(*q), "step", (void **)&q, x->err));
     memset(q, 0, sizeof(*q));
@@ -564,6 +586,16 @@ static infq_status read_step(reader *x, const cJSON *item)
     return st;
 }
 
+/* ${recipe_dir}: files that lie beside the recipe. */
+static infq_status set_dir(reader *x)
+{
+    const char *slash = strrchr(x->r->path, '/'), *dir = ".";
+
+    if (slash)
+        INFQ_TRY(text_of(x, &dir, "%.*s", slash == x->r->path ? 1 : (int)(slash - x->r->path), x->r->path));
+    return set_var(x, "recipe_dir", cJSON_CreateString(dir));
+}
+
 typedef struct {
     const char *name, *about;
     const cJSON *variables, *steps;
@@ -591,6 +623,7 @@ static infq_status read_top(reader *x, const char *const *sets, int n_sets, cons
     x->r->about = t.about;
     INFQ_TRY(run ? text_of(x, &s->run, "%s", run) : text_of(x, &s->run, "%s.run", t.name));
     INFQ_TRY(set_var(x, "run", cJSON_CreateString(s->run)));
+    INFQ_TRY(set_dir(x));
     INFQ_TRY(read_vars(x, t.variables, sets, n_sets));
     INFQ_TRY(infq_arena_calloc(s->arena, (size_t)n, sizeof(*x->r->steps), "steps", (void **)&x->r->steps, x->err));
     for (const cJSON *item = t.steps->child; item; item = item->next)

@@ -57,6 +57,7 @@ typedef struct {
     char **argv;             /* [argc], argv[0] = the kind's name; options, then arguments; NULL behind */
     char **inputs, **outputs;
     int n_inputs, n_outputs;
+    const char *state;       /* file that ${state} means in this step: how the steps before it ended */
     const char *when;        /* text of the condition, NULL if none */
     bool always;             /* "when: always": runs although the recipe was ended */
     infq_recipe_test tests[8];
