@@ -112,6 +112,7 @@ test-full: setup
 	$(Q)$(MAKE) $(JOBS) --no-print-directory test-bin
 	$(Q)for level in scalar avx2 avx512; do echo "== CPU level $$level"; \
 	  INFQ_CPU=$$level BUILD=build tests/run.sh || exit 1; done
+	$(Q)echo "== recipes"; tests/recipes.sh build
 	$(Q)$(MAKE) $(JOBS) --no-print-directory test-bin SAN=1
 	$(Q)echo "== sanitizers"; BUILD=build/san tests/run.sh
 
