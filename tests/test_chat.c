@@ -210,6 +210,34 @@ START_TEST(a_hostile_template_takes_bounded_steps_and_memory)
 }
 END_TEST
 
+START_TEST(failed_allocations_are_errors_without_leaks)
+{
+    static const char text[] = "{% macro m(a) %}{{ a | upper }}{% endmacro %}{% set n = namespace(x=[]) %}{% for k in messages %}"
+                               "{% set n.x = n.x + [k.content] %}{{ m(k.content) ~ k | tojson(indent=2) }}{% endfor %}{{ n.x | join }}";
+    static const char vars[] = "{\"messages\": [{\"content\": \"a\"}, {\"content\": \"b\"}]}";
+    infq_status st = INFQ_E_NOMEM;
+    size_t live = infq_mem_stats_get().n_live, n;
+
+    for (n = 1; st == INFQ_E_NOMEM && n < 500; n++) {
+        infq_chat *c = NULL;
+        infq_buf out;
+
+        infq_buf_init(&out);
+        infq_mem_fail_at(n);
+        st = infq_chat_parse(text, strlen(text), &c, &err);
+        if (!st)
+            st = infq_chat_render(c, vars, strlen(vars), NULL, &out, &err);
+        infq_mem_fail_at(0);
+        ck_assert_msg(st == 0 || st == INFQ_E_NOMEM, "allocation %d: %s", (int)n, err.msg);
+        infq_buf_deinit(&out);
+        infq_chat_free(c);
+        ck_assert_uint_eq(infq_mem_stats_get().n_live, live);
+    }
+    ck_assert_int_eq(st, 0);
+    ck_assert_uint_gt(n, 10);
+}
+END_TEST
+
 static void put(const char *dir, const char *name, const char *text)
 {
     char path[512];
@@ -274,6 +302,7 @@ int main(void)
     tcase_add_test(t, what_we_lack_is_refused_by_name_and_line);
     tcase_add_test(t, what_jinja_refuses_is_malformed);
     tcase_add_test(t, a_hostile_template_takes_bounded_steps_and_memory);
+    tcase_add_test(t, failed_allocations_are_errors_without_leaks);
     tcase_add_test(t, a_folder_gives_its_template_and_tokens);
     suite_add_tcase(s, t);
     return test_main(s);

@@ -11,7 +11,7 @@
 #include "lib/io/tok_stream.h"
 
 #define PASS_TOKENS 512                    /* of prompts in one pass, beside the sequences that go on */
-#define DEFAULT_BATCH 16
+#define DEFAULT_BATCH 32
 #define CACHE_BYTES ((size_t)2 << 30)
 #define AHEAD 8                            /* results that wait for an earlier one: so many batches at most */
 #define SHARE_FROM 32                      /* tokens of a common beginning that are worth a copy of the cache */

@@ -25,7 +25,7 @@ typedef struct {
     infq_sample_options sample;  /* temperature 0: the likeliest token. seed: of all prompts together */
     int64_t context;             /* longest sequence; 0: the model's max_position_embeddings. A prompt longer than
                                   * context - max_tokens keeps its end */
-    int64_t batch;               /* sequences that run together; 0: 16. Fewer while their caches would take more than 2 GiB */
+    int64_t batch;               /* sequences that run together; 0: 32. Fewer while their caches would take more than 2 GiB */
     const infq_log *log;
     const char *what;            /* names the work in progress lines */
 } infq_generate_options;
