@@ -64,6 +64,7 @@ typedef struct {
     void (*glu)(const infq_glu_args *a, int64_t r0, int64_t r1);
     void (*add)(const infq_add_args *a, int64_t i0, int64_t i1);
     void (*round)(const infq_round_args *a, int64_t r0, int64_t r1);
+    double (*logsumexp)(const float *x, int64_t n, int32_t *top);
     /* One block of `attend_rows` consecutive (token, head) rows of one kv head; scratch from
      * attend_floats. */
     int attend_rows;
@@ -94,6 +95,7 @@ const infq_cpu_kernels *infq_cpu_kernels_get(void);
     void infq_glu_##isa(const infq_glu_args *a, int64_t r0, int64_t r1);                           \
     void infq_add_##isa(const infq_add_args *a, int64_t i0, int64_t i1);                           \
     void infq_round_##isa(const infq_round_args *a, int64_t r0, int64_t r1);                       \
+    double infq_logsumexp_##isa(const float *x, int64_t n, int32_t *top);                          \
     int64_t infq_attend_floats_##isa(const infq_attention_args *a);                                \
     void infq_attend_##isa(const infq_attention_args *a, int64_t kv_head, int64_t block,           \
                            float *scratch);

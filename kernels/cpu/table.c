@@ -28,7 +28,7 @@ void infq_few_i8_scalar(const infq_cpu_few *a, int64_t r0, int64_t r1)
     .few_f32 = infq_few_f32_##isa, .few_bf16 = infq_few_bf16_##isa, .few_f16 = infq_few_f16_##isa, \
     .few_e4m3 = infq_few_e4m3_##isa, .few_any = infq_few_any_##isa, .rmsnorm = infq_rmsnorm_##isa, \
     .layernorm = infq_layernorm_##isa, .rope = infq_rope_##isa, .glu = infq_glu_##isa,             \
-    .add = infq_add_##isa, .round = infq_round_##isa, .attend_rows = panel_rows,                   \
+    .add = infq_add_##isa, .round = infq_round_##isa, .logsumexp = infq_logsumexp_##isa, .attend_rows = panel_rows,                   \
     .attend_floats = infq_attend_floats_##isa, .attend = infq_attend_##isa
 #define INTS(isa)                                                                                  \
     .few_u4 = infq_few_u4_##isa, .few_u8 = infq_few_u8_##isa, .few_i8 = infq_few_i8_##isa,         \

@@ -128,6 +128,16 @@ infq_status infq_items_add_copy(infq_items *s, const infq_item *it, infq_err *er
     memcpy(c->chars, it->chars, (size_t)it->n * sizeof(*it->chars));
     memcpy(c->bytes, it->bytes, (size_t)it->n * sizeof(*it->bytes));
     memcpy(c->greedy, it->greedy, (size_t)it->n * sizeof(*it->greedy));
+    return it->truth ? infq_items_truth(s, c, it->truth, err) : 0;
+}
+
+infq_status infq_items_truth(infq_items *s, infq_item *it, const uint8_t *truth, infq_err *err)
+{
+    uint8_t *copy;
+
+    INFQ_TRY(infq_arena_alloc(s->arena, (size_t)it->n, 1, "answers of an item", (void **)&copy, err));
+    memcpy(copy, truth, (size_t)it->n);
+    it->truth = copy;
     return 0;
 }
 
@@ -168,6 +178,24 @@ static int64_t best(const infq_item *it, const int64_t *length)
     return at;
 }
 
+static bool is_right(const infq_item *it, int64_t pick)
+{
+    return it->truth ? it->truth[pick] : pick == it->gold;
+}
+
+/* Share of probability on the right answers, relative to the likeliest so that nothing underflows as a whole. */
+static double true_share(const infq_item *it)
+{
+    double right = 0, all = 0;
+
+    for (int64_t i = 0; i < it->n; i++) {
+        double p = exp(it->ll[i] - it->ll[it->pick]);
+        all += p;
+        right += it->truth[i] ? p : 0;
+    }
+    return right / all;
+}
+
 void infq_item_finish(infq_item *it)
 {
     it->n_metrics = 0;
@@ -175,9 +203,11 @@ void infq_item_finish(infq_item *it)
     it->pick_norm = best(it, it->chars);
     it->pick_bytes = best(it, it->bytes);
     if (it->kind == INFQ_ITEM_CHOICE) {
-        infq_item_metric_add(it, "acc", it->pick == it->gold);
-        infq_item_metric_add(it, "acc_norm", it->pick_norm == it->gold);
-        infq_item_metric_add(it, "acc_bytes", it->pick_bytes == it->gold);
+        infq_item_metric_add(it, "acc", is_right(it, it->pick));
+        infq_item_metric_add(it, "acc_norm", is_right(it, it->pick_norm));
+        infq_item_metric_add(it, "acc_bytes", is_right(it, it->pick_bytes));
+        if (it->truth)
+            infq_item_metric_add(it, "mc2", true_share(it));
     } else {
         infq_item_metric_add(it, "acc", it->greedy[0]);
         infq_item_metric_add(it, "ll", it->ll[0]);
@@ -222,8 +252,17 @@ static void write_scores(const infq_item *it, infq_jw *w)
     infq_jw_end_arr(w);
     write_counts(w, "chars", it->chars, it->n);
     write_counts(w, "bytes", it->bytes, it->n);
+    if (it->cut > 0)
+        infq_jw_key_i64(w, "cut", it->cut);
     if (it->kind != INFQ_ITEM_CHOICE)
         return;
+    if (it->truth) {
+        infq_jw_key(w, "truth");
+        infq_jw_arr(w);
+        for (int64_t i = 0; i < it->n; i++)
+            infq_jw_i64(w, it->truth[i]);
+        infq_jw_end_arr(w);
+    }
     infq_jw_key_i64(w, "pick", it->pick);
     infq_jw_key_i64(w, "pick_norm", it->pick_norm);
     infq_jw_key_i64(w, "pick_bytes", it->pick_bytes);
@@ -340,10 +379,11 @@ static infq_status read_metrics(const cJSON *o, infq_item *it, infq_err *err)
 }
 
 /* What choice and target items hold besides. */
-static infq_status read_scores(const cJSON *o, infq_item *it, infq_err *err)
+static infq_status read_scores(infq_items *s, const cJSON *o, infq_item *it, infq_err *err)
 {
     const cJSON *ll = infq_json_get(o, "ll");
     int64_t n = it->n, *flags = NULL;
+    uint8_t *truth;
     infq_status st;
 
     INFQ_TRY(infq_json_i64(o, "gold", -1, &it->gold, err));
@@ -359,11 +399,19 @@ static infq_status read_scores(const cJSON *o, infq_item *it, infq_err *err)
     INFQ_TRY(read_counts(o, "tokens", n, it->n_tokens, err));
     INFQ_TRY(read_counts(o, "chars", n, it->chars, err));
     INFQ_TRY(read_counts(o, "bytes", n, it->bytes, err));
-    INFQ_TRY(infq_mem_new((size_t)n, sizeof(*flags), "flags", (void **)&flags, err));
-    memset(flags, 0, (size_t)n * sizeof(*flags));
+    INFQ_TRY(infq_json_i64(o, "cut", 0, &it->cut, err));
+    INFQ_TRY(infq_mem_new((size_t)n, sizeof(*flags) + 1, "flags", (void **)&flags, err));
+    truth = (uint8_t *)(flags + n);
     st = read_counts(o, "greedy", n, flags, err);
     for (int64_t i = 0; !st && i < n; i++)
         it->greedy[i] = flags[i] != 0;
+    if (!st && infq_json_get(o, "truth")) {
+        st = read_counts(o, "truth", n, flags, err);
+        for (int64_t i = 0; !st && i < n; i++)
+            truth[i] = flags[i] != 0;
+        if (!st)
+            st = infq_items_truth(s, it, truth, err);
+    }
     infq_mem_free(flags);
     return st;
 }
@@ -396,7 +444,7 @@ static infq_status read_item(infq_items *s, const cJSON *o, infq_err *err)
     if (it->kind == INFQ_ITEM_GENERATE)
         INFQ_TRY(infq_item_generate_read(s, o, it, err));
     else
-        INFQ_TRY(read_scores(o, it, err));
+        INFQ_TRY(read_scores(s, o, it, err));
     return read_metrics(infq_json_get(o, "metrics"), it, err);
 }
 

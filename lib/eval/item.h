@@ -5,7 +5,7 @@
  *   doc (index in the task's file), kind "choice" | "target" | "generate", request (first 16 hex digits of SHA-256 over all
  *   token ids that were fed and scored), metrics {name: value}, and
  *   choice, target: gold, ll (sum of natural log-probabilities, one a continuation), tokens (scored, one a continuation), greedy,
- *   chars, bytes, pick, pick_norm, pick_bytes;
+ *   chars, bytes, pick, pick_norm, pick_bytes; truth where several answers are right, cut where an input lost tokens;
  *   generate: text, tokens (written), stop, answer, target, and where they say something parts, cut.
  * An item's line depends on the model and on that item alone: not on the file's name or its other items, batch size, threads or
  * time. Sample logs of the reference harness (specs 6.4) are read too: log-likelihoods and greedy flags of choices, every metric that
@@ -35,11 +35,12 @@ typedef struct {
     double *ll;            /* [n] */
     int64_t *n_tokens, *chars, *bytes; /* [n] */
     bool *greedy;          /* [n] */
+    const uint8_t *truth;  /* CHOICE with several right answers: [n] 0 or 1, else NULL */
     int64_t pick, pick_norm, pick_bytes;
     const char *text, *answer, *target, *stop; /* GENERATE: what was written, what was taken from it, what is right ("" unknown), why it
                                                 * ended; n is 1, n_tokens[0] counts what was written, ll is not used. Else NULL */
     int64_t parts;         /* GENERATE: instructions that metrics "inst_..." are shares of; 1 for other tasks */
-    int64_t cut;           /* GENERATE: tokens that the prompt lost in front */
+    int64_t cut;           /* tokens that the (longest) input lost in front to fit the context */
     int n_metrics;
     infq_item_metric metrics[INFQ_ITEM_METRICS];
     char cluster[17];      /* 16 hex digits of SHA-256 over what the item shares with others (a passage); "" when it stands alone */
@@ -76,7 +77,11 @@ infq_status infq_items_load_with(const char *path, const infq_items_options *o, 
 /* A copy of s[0..n), terminated, that lives as long as the items. */
 infq_status infq_items_text(infq_items *s, const char *text, size_t n, const char **out, infq_err *err);
 
-/* Fills picks (ties: lowest index) and the metrics acc, acc_norm, acc_bytes (CHOICE) or acc, ll (TARGET) from ll, gold, lengths. */
+/* Which choices are right, when several may be: a copy. */
+infq_status infq_items_truth(infq_items *s, infq_item *it, const uint8_t *truth, infq_err *err);
+
+/* Fills picks (ties: lowest index) and the metrics acc, acc_norm, acc_bytes, with several right answers also mc2 = sum of e^ll over them / over all
+ * (CHOICE), or acc, ll (TARGET), from ll, gold, truth, lengths. */
 void infq_item_finish(infq_item *it);
 /* Appends a metric; at most INFQ_ITEM_METRICS. */
 void infq_item_metric_add(infq_item *it, const char *name, double value);

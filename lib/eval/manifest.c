@@ -71,6 +71,7 @@ static const infq_yaml_field prompt_fields[] = {
     {"answer", INFQ_YAML_STR, false, P(answer), 0, 0, NULL},
     {"labels", INFQ_YAML_STR, false, P(labels), 0, 0, NULL},
     {"delimiter", INFQ_YAML_STR, false, P(delimiter), 0, 0, NULL},
+    {"cluster", INFQ_YAML_STR, false, P(cluster), 0, 0, NULL},
     {"id", INFQ_YAML_STR, false, P(id), 0, 0, NULL},
     {"by_context", INFQ_YAML_BOOL, false, P(by_context), 0, 0, NULL},
     {"clean", INFQ_YAML_ENUM, false, P(clean), 0, 0, clean_names},

@@ -29,6 +29,7 @@ typedef struct {
     const char *labels;
     const char *delimiter;     /* between context and continuation, scored; a template whose text "auto" means: a blank, unless the context is
                                 * empty or ends, or the choice begins, with white space */
+    const char *cluster;       /* text that items share which are not independent of each other (a passage), or NULL */
     const char *id;            /* text that two rows may not share; "" is shared freely */
     bool by_context;           /* lengths that acc_norm divides by are those of the contexts */
     int clean;                 /* 0 none, 1 "wikihow": HellaSwag's cleaning of contexts and choices */

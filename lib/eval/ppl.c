@@ -132,7 +132,7 @@ static infq_status flush(runner *r, infq_err *err)
     if (!st)
         st = infq_model_forward(r->m, segs, r->n_group, &f, hidden, err);
     if (!st)
-        st = infq_score_rows(r->m, hidden, r->group_targets, targets, r->group_targets, lp, NULL, err);
+        st = infq_score_rows(r->m, hidden, r->group_targets, targets, r->group_targets, lp, NULL, NULL, err);
     if (!st)
         st = sum_windows(r, lp, err);
     for (int64_t g = 0; g < r->n_group; g++)

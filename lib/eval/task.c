@@ -131,6 +131,11 @@ static infq_status add_item(item_job *j, row_source *s, const row_text *row, con
         st = infq_examples_put(j->x, doc, &front, err);
     if (!st)
         st = check_id(j->ids, j->spare, row->id, doc, err);
+    if (!st && row->cluster[0]) {
+        char hex[65];
+        st = infq_sha256_of(row->cluster, strlen(row->cluster), hex, err);
+        snprintf(d.cluster, sizeof(d.cluster), "%.16s", hex);
+    }
     if (!st)
         st = make_doc(a, &s->prompt, row, front.data, &d, err);
     if (!st)

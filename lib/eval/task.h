@@ -20,6 +20,7 @@ typedef struct {
     int64_t n_requests;   /* TARGET, GENERATE: 1, whose continuation is the target */
     infq_request *requests;
     const uint8_t *truth; /* 0 or 1 for each choice when the manifest's gold is a list, else NULL */
+    char cluster[17];     /* as infq_item's */
     const char *row;      /* GENERATE: the row as JSON, else NULL */
 } infq_doc;
 

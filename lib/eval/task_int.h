@@ -18,7 +18,7 @@ typedef struct {
 
 /* Parsed templates of one file's rows. */
 typedef struct {
-    infq_prompt *description, *context, *target, *gold, *answer, *labels, *delimiter, *id;
+    infq_prompt *description, *context, *target, *gold, *answer, *labels, *delimiter, *cluster, *id;
     prompt_list contexts, options, choices;
     bool by_context, wikihow;
     infq_task_kind kind;
@@ -33,7 +33,7 @@ typedef struct {
     const char **delimiters;      /* [n] */
     uint8_t *truth;               /* [n] or NULL */
     int64_t n, gold;
-    const char *id;               /* "" none */
+    const char *cluster, *id;     /* "" none */
 } row_text;
 
 infq_status infq_row_prompt_open(const infq_task_prompt *p, infq_task_kind kind, row_prompt *out, infq_err *err);

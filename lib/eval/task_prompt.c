@@ -49,6 +49,8 @@ infq_status infq_row_prompt_open(const infq_task_prompt *p, infq_task_kind kind,
     if (!st)
         st = parse(p->delimiter, &out->delimiter, err);
     if (!st)
+        st = parse(p->cluster, &out->cluster, err);
+    if (!st)
         st = parse(p->id, &out->id, err);
     if (!st)
         st = parse_list(p->contexts, &out->contexts, err);
@@ -64,7 +66,7 @@ infq_status infq_row_prompt_open(const infq_task_prompt *p, infq_task_kind kind,
 void infq_row_prompt_free(row_prompt *p)
 {
     prompt_list *lists[] = {&p->contexts, &p->options, &p->choices};
-    infq_prompt *single[] = {p->description, p->context, p->target, p->gold, p->answer, p->labels, p->delimiter, p->id};
+    infq_prompt *single[] = {p->description, p->context, p->target, p->gold, p->answer, p->labels, p->delimiter, p->cluster, p->id};
 
     for (size_t i = 0; i < sizeof(single) / sizeof(single[0]); i++)
         infq_prompt_free(single[i]);
@@ -372,7 +374,9 @@ static infq_status reformat_all(const row_prompt *p, infq_arena *a, row_text *ou
 infq_status infq_row_render(const row_prompt *p, infq_fields *f, infq_arena *a, row_text *out, infq_err *err)
 {
     memset(out, 0, sizeof(*out));
-    out->id = "";
+    out->cluster = out->id = "";
+    if (p->cluster)
+        INFQ_TRY(text_of(p->cluster, f, a, false, "cluster", &out->cluster, err));
     if (p->id)
         INFQ_TRY(text_of(p->id, f, a, false, "id", &out->id, err));
     if (p->kind == INFQ_TASK_CHOICE) {
