@@ -69,7 +69,7 @@ infq_verdict infq_gate_t2(int64_t b, int64_t c, int64_t n, double margin, double
     if (v == INFQ_VERDICT_UNDECIDED || tail < alpha / 8 || b + c >= FEW_CHANGES)
         return v;
     *p_exact = infq_tango_exact_p(b, c, n, margin, v == INFQ_VERDICT_PASS);
-    return *p_exact < alpha ? v : INFQ_VERDICT_UNDECIDED;
+    return isnan(*p_exact) || *p_exact < alpha ? v : INFQ_VERDICT_UNDECIDED;
 }
 
 /* Smallest n at which no flip at all passes: the case where the normal formula, having no variance, would say 0. */

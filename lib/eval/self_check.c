@@ -20,6 +20,24 @@ static double slack(double rate, int64_t n)
     return rate + 3.1 * sqrt(rate * (1 - rate) / (double)n);
 }
 
+/* Losses and gains of 0/1 items that change as often as these, with this gap. */
+static void draw_counts(const infq_pair *p, double gap, infq_splitmix *r, int64_t *b, int64_t *c)
+{
+    double psi = 0, lost;
+
+    for (int64_t i = 0; i < p->n; i++)
+        psi += p->d[i] != 0;
+    psi /= (double)p->n;
+    psi = psi < fabs(gap) ? fabs(gap) : psi;
+    lost = (psi - gap) / 2;
+    *b = *c = 0;
+    for (int64_t i = 0; i < p->n; i++) {
+        double u = infq_splitmix_unit(r);
+        *b += u < lost;
+        *c += u >= lost && u < psi;
+    }
+}
+
 /* What a suite takes from a task: a test of its own is not asked. */
 static void set_counts(int64_t b, int64_t c, int64_t n, infq_gate_task *t)
 {
@@ -29,39 +47,52 @@ static void set_counts(int64_t b, int64_t c, int64_t n, infq_gate_task *t)
 }
 
 /* One resampled task: signs drawn anew, then a gap planted. */
-static infq_status draw_task(const infq_pair *p, double gap, infq_splitmix *r, double *d, bool alone, const infq_gate_options *o,
-                             infq_gate_task *t, infq_err *err)
+static infq_status draw_task(const infq_pair *p, double gap, infq_splitmix *r, double *d, const infq_gate_options *o, infq_gate_task *t,
+                             infq_err *err)
 {
-    int64_t b = 0, c = 0;
+    int64_t b, c;
 
     if (p->binary && !p->cluster) {
-        double psi = 0, lost;
-        for (int64_t i = 0; i < p->n; i++)
-            psi += p->d[i] != 0;
-        psi /= (double)p->n;
-        psi = psi < fabs(gap) ? fabs(gap) : psi;
-        lost = (psi - gap) / 2;
-        for (int64_t i = 0; i < p->n; i++) {
-            double u = infq_splitmix_unit(r);
-            b += u < lost;
-            c += u >= lost && u < psi;
-        }
-        if (alone)
-            infq_gate_binary_quick(b, c, p->n, o, t);
-        else
-            set_counts(b, c, p->n, t);
+        draw_counts(p, gap, r, &b, &c);
+        set_counts(b, c, p->n, t);
         return 0;
     }
-    for (int64_t i = 0; i < p->n; i++)
-        d[i] = gap;
     for (int64_t i = 0; i < p->n; i++) {
         // clusters keep their sign together, so that what they share stays shared
-        uint64_t sign = p->cluster ? infq_splitmix_next(&(infq_splitmix){r->state ^ (uint64_t)p->cluster[i] * 0x9e3779b97f4a7c15u})
-                                   : infq_splitmix_next(r);
-        d[i] += sign >> 63 ? p->d[i] : -p->d[i];
+        infq_splitmix own = infq_splitmix_seed(r->state ^ (uint64_t)(p->cluster ? p->cluster[i] : 0) * 0x9e3779b97f4a7c15u);
+        uint64_t sign = p->cluster ? infq_splitmix_next(&own) : infq_splitmix_next(r);
+        d[i] = gap + (sign >> 63 ? p->d[i] : -p->d[i]);
     }
     infq_splitmix_next(r);
     return infq_gate_graded_quick(d, p->cluster, p->n, o, t, err);
+}
+
+/* Rates for a single task of 0/1 items, whose test is exact where few items change: every pair of small counts is asked once. */
+#define MEMO 128
+static infq_status count_rates(const infq_pair *p, const infq_gate_options *o, double gap, uint64_t seed, infq_rates *out, infq_err *err)
+{
+    int8_t *memo = NULL; /* verdict + 1; 0: not asked yet */
+    int64_t count[3] = {0};
+
+    INFQ_TRY(infq_mem_new(MEMO * MEMO, 1, "verdicts", (void **)&memo, err));
+    memset(memo, 0, MEMO * MEMO);
+    for (int64_t j = 0; j < INFQ_SELF_CHECK_DRAWS; j++) {
+        infq_splitmix r = infq_splitmix_seed(seed + (uint64_t)j * 0x632be59bd9b4e019u);
+        int64_t b, c;
+        double exact;
+        infq_verdict v;
+        draw_counts(p, gap, &r, &b, &c);
+        if (b < MEMO && c < MEMO && memo[b * MEMO + c])
+            v = (infq_verdict)(memo[b * MEMO + c] - 1);
+        else
+            v = infq_gate_t2(b, c, p->n, o->margin, o->alpha, &exact);
+        if (b < MEMO && c < MEMO)
+            memo[b * MEMO + c] = (int8_t)(v + 1);
+        count[v]++;
+    }
+    infq_mem_free(memo);
+    *out = (infq_rates){(double)count[INFQ_VERDICT_PASS] / INFQ_SELF_CHECK_DRAWS, (double)count[INFQ_VERDICT_FAIL] / INFQ_SELF_CHECK_DRAWS};
+    return 0;
 }
 
 /* Rates of the suite's T2 when every task has this gap. */
@@ -73,6 +104,8 @@ static infq_status t2_rates(infq_pair *const *pairs, int n, const infq_policy *p
     int64_t longest = 1, pass = 0, fail = 0;
     infq_status st;
 
+    if (n == 1 && pairs[0]->binary && !pairs[0]->cluster)
+        return count_rates(pairs[0], &p->gate, gap, seed, out, err);
     bare.noise = INFQ_NOISE_OFF;
     for (int k = 0; k < n; k++)
         longest = pairs[k]->n > longest ? pairs[k]->n : longest;
@@ -83,7 +116,7 @@ static infq_status t2_rates(infq_pair *const *pairs, int n, const infq_policy *p
         infq_splitmix r = infq_splitmix_seed(seed + (uint64_t)j * 0x632be59bd9b4e019u);
         infq_gate_suite s;
         for (int k = 0; k < n && !st; k++)
-            st = draw_task(pairs[k], gap, &r, d, n == 1, &bare, &t[k], err);
+            st = draw_task(pairs[k], gap, &r, d, &bare, &t[k], err);
         if (!st)
             st = infq_gate_combine(t, n, NULL, NULL, &bare, &s, err);
         if (!st) {

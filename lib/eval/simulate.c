@@ -79,6 +79,8 @@ static infq_band_input draw_runs(const infq_band_design *d, infq_splitmix *r)
     vb /= d->runs_b;
     in.se = sqrt(va + vb);
     in.df = (va + vb) * (va + vb) / (va * va / (d->runs_a - 1) + vb * vb / (d->runs_b - 1));
+    if (d->pooled_df)
+        in.df = d->runs_a + d->runs_b - 2;
     return in;
 }
 
@@ -290,17 +292,17 @@ static infq_rates sum_over_counts(int64_t n, double psi, double gap, judge_fn ju
     int64_t b_lo, b_hi, c_lo, c_hi;
     infq_rates r = {0, 0};
 
+    if (p + q > 1 - 1e-9) // every item changes: leave the ratio of terms below a number
+        q = 1 - 1e-9 - p;
     likely(n, p, &b_lo, &b_hi);
     likely(n, q, &c_lo, &c_hi);
     for (int64_t b = b_lo; b <= b_hi; b++) {
+        double x = c_lo <= n - b ? exp(log_trinomial(n, b, c_lo, p, q)) : 0;
         for (int64_t c = c_lo; c <= c_hi && b + c <= n; c++) {
-            double l = log_trinomial(n, b, c, p, q);
-            int v;
-            if (l < -60)
-                continue;
-            v = judge(ctx, b, c, n);
-            r.pass += v == 1 ? exp(l) : 0;
-            r.fail += v == 2 ? exp(l) : 0;
+            int v = x > 1e-16 ? judge(ctx, b, c, n) : 0;
+            r.pass += v == 1 ? x : 0;
+            r.fail += v == 2 ? x : 0;
+            x *= (double)(n - b - c) / (double)(c + 1) * q / (1 - p - q);
         }
     }
     return r;
@@ -326,18 +328,34 @@ infq_rates infq_exact_tango(int64_t n, double psi, double gap, double margin, do
     return sum_over_counts(n, psi, gap, tango_judge, &t);
 }
 
+/* Probability of the right verdict. */
+static double power_of(int64_t n, double psi, double gap, double margin, double alpha)
+{
+    infq_rates r = infq_exact_tango(n, psi, gap, margin, alpha);
+
+    return gap > -margin ? r.pass : r.fail;
+}
+
 int64_t infq_items_for_power(double psi, double gap, double margin, double alpha, double power, int64_t n_max)
 {
-    double n = infq_items_needed(psi, gap, margin, alpha, 1 - power);
-    bool pass = gap > -margin;
+    double guess = infq_items_needed(psi, gap, margin, alpha, 1 - power);
+    int64_t lo = 0, hi = guess < 20 ? 20 : guess < (double)n_max ? (int64_t)guess : n_max;
 
-    // the formula is close: go up from below it in steps of half a percent until the exact test has the power
-    for (int64_t k = n > 40 ? (int64_t)(n / 2) : 20; k <= n_max; k += k / 200 + 1) {
-        infq_rates r = infq_exact_tango(k, psi, gap, margin, alpha);
-        if ((pass ? r.pass : r.fail) >= power)
-            return k;
+    // the formula is close; power rises with n but for steps of single items, which a tenth of a percent does not see
+    while (power_of(hi, psi, gap, margin, alpha) < power) {
+        if (hi >= n_max)
+            return 0;
+        lo = hi;
+        hi = hi + hi / 4 < n_max ? hi + hi / 4 + 1 : n_max;
     }
-    return 0;
+    while (hi - lo > hi / 1000 + 1) {
+        int64_t mid = lo + (hi - lo) / 2;
+        if (power_of(mid, psi, gap, margin, alpha) < power)
+            lo = mid;
+        else
+            hi = mid;
+    }
+    return hi;
 }
 
 double infq_rule_ratio(double base, int64_t n, double psi, double threshold, double gap)

@@ -18,6 +18,8 @@ typedef struct {
     bool paired;
     double rho;          /* correlation of paired runs */
     double sd_b;         /* of the compressed model's runs, the original's being 1 */
+    bool pooled_df;      /* not paired: runs_a + runs_b - 2 degrees of freedom, as the tables of specs 2.7 with equal variances; otherwise Welch's, as the
+                          * gate takes them */
     double floor;        /* in units of the true noise limit; 0: the criterion alone, without floor and cap */
     infq_band_options band; /* floor and cap here are not looked at */
 } infq_band_design;
@@ -39,7 +41,7 @@ infq_status infq_simulate_stop(const infq_policy *p, double psi, double gap, int
 
 /* T2 of fixed size on n items of 0/1 scores: exact sums over losses and gains, to 1e-9. */
 infq_rates infq_exact_tango(int64_t n, double psi, double gap, double margin, double alpha);
-/* Power of that test, one-sided, and the smallest n up to n_max with which it is reached; 0 if none. */
+/* Number of items, to a tenth of a percent, with which that test has the power (pass for gaps above -margin, fail below); 0: none up to n_max. */
 int64_t infq_items_for_power(double psi, double gap, double margin, double alpha, double power, int64_t n_max);
 
 /* Rules of others: probability to let a true gap pass.

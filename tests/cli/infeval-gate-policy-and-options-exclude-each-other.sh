@@ -1,0 +1,2 @@
+echo 'margin: 0.02' >p.yaml; echo >a; echo >b
+infeval gate a b --policy p.yaml --alpha 0.01
