@@ -85,24 +85,6 @@ START_TEST(wikitext_pages_are_detokenised_as_the_reference_does)
 }
 END_TEST
 
-START_TEST(copa_choices_begin_small)
-{
-    cJSON *g;
-    const cJSON *o;
-
-    TEST_NEEDS_SHARED();
-    g = test_json(test_shared_path("goldens/evals/preprocess.json"));
-    cJSON_ArrayForEach(o, infq_json_get(g, "copa")) {
-        infq_buf b;
-        infq_buf_init(&b);
-        infq_lower_first(str(o, "choice"), strlen(str(o, "choice")), &b);
-        ck_assert_str_eq(b.data, str(o, "text"));
-        infq_buf_deinit(&b);
-    }
-    cJSON_Delete(g);
-}
-END_TEST
-
 START_TEST(winogrande_has_two_contexts_and_one_tail)
 {
     cJSON *g;
@@ -637,7 +619,6 @@ int main(void)
 
     tcase_add_test(p, hellaswag_texts_are_cleaned_as_the_reference_does);
     tcase_add_test(p, wikitext_pages_are_detokenised_as_the_reference_does);
-    tcase_add_test(p, copa_choices_begin_small);
     tcase_add_test(p, winogrande_has_two_contexts_and_one_tail);
     tcase_add_test(p, rolling_windows_cover_every_token_once);
     tcase_add_test(p, words_and_bytes_are_counted_as_the_reference_does);

@@ -104,6 +104,32 @@ static infq_status wants_kld(const eval_options *o, bool *kld, infq_err *err)
     return 0;
 }
 
+/* Options that would do nothing on what was given. */
+static infq_status refuse_idle(const eval_run *r, infq_err *err)
+{
+    const eval_options *o = r->o;
+    const struct {
+        const char *name;
+        bool given, idle;
+        const char *why;
+    } rules[] = {
+        { "convention", o->convention, r->n_texts == 0, "is about texts: give --ppl" },
+        { "window", o->window, r->n_texts == 0, "is about texts: give --ppl" },
+        { "tokens", o->tokens, r->n_texts == 0, "is about texts: give --ppl" },
+        { "margin", !isnan(o->margin), r->n_models < 2, "is for comparing models: give the original and another" },
+        { "alpha", !isnan(o->alpha), r->n_models < 2, "is for comparing models: give the original and another" },
+        { "power", !isnan(o->power), r->n_models < 2, "is for comparing models: give the original and another" },
+        { "policy", o->policy, r->n_models < 2, "is for comparing models: give the original and another" },
+        { "profile", o->profile, r->n_models < 2, "is for comparing models: give the original and another" },
+        { "metric", o->metric, r->n_models < 2, "is for comparing models: give the original and another" },
+    };
+
+    for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++)
+        if (rules[i].given && rules[i].idle)
+            return infq_err_set(err, INFQ_E_USAGE, "--%s %s", rules[i].name, rules[i].why);
+    return 0;
+}
+
 static infq_status read_inputs(eval_run *r, infq_err *err)
 {
     const eval_options *o = r->o;
@@ -130,7 +156,7 @@ static infq_status read_inputs(eval_run *r, infq_err *err)
     }
     if (r->n_tasks == 0 && r->n_texts == 0)
         return infq_err_set(err, INFQ_E_USAGE, "nothing to evaluate: give --tasks, --ppl or --reference");
-    return 0;
+    return refuse_idle(r, err);
 }
 
 /* Folder or file names of the items of model m and task t. */

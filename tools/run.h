@@ -29,7 +29,6 @@ typedef struct {
 } run_kind;
 
 int run_kind_count(void);
-const run_kind *run_kind_get(int i);
 const run_kind *run_kind_of(const infq_recipe_step *s);
 /* The kinds as recipes read them, in the order of the table. */
 infq_status run_kinds_new(infq_recipe_kind **out, infq_err *err);

@@ -108,11 +108,6 @@ int run_kind_count(void)
     return N_KINDS;
 }
 
-const run_kind *run_kind_get(int i)
-{
-    return &kinds[i];
-}
-
 const run_kind *run_kind_of(const infq_recipe_step *s)
 {
     for (int i = 0; i < N_KINDS; i++)

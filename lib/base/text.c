@@ -130,17 +130,6 @@ void infq_capitalize(const char *s, size_t n, infq_buf *out)
     }
 }
 
-void infq_lower_first(const char *s, size_t n, infq_buf *out)
-{
-    size_t len = 0;
-
-    if (n > 0) {
-        infq_utf8_next(s, n, &len);
-        put_lower(s, len, 0, out);
-    }
-    infq_buf_add(out, s + len, n - len);
-}
-
 void infq_lower(const char *s, size_t n, infq_buf *out)
 {
     size_t len;

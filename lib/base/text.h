@@ -24,8 +24,6 @@ int64_t infq_count_words(const char *s, size_t n);
 void infq_lower(const char *s, size_t n, infq_buf *out);
 bool infq_upper(const char *s, size_t n, infq_buf *out);
 void infq_capitalize(const char *s, size_t n, infq_buf *out);
-/* First character in lower case, the rest as it is. Appends. */
-void infq_lower_first(const char *s, size_t n, infq_buf *out);
 /* str.isupper, str.islower: a cased character is there, and all of them are of that case. */
 bool infq_is_upper(const char *s, size_t n);
 bool infq_is_lower(const char *s, size_t n);

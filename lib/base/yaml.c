@@ -328,11 +328,6 @@ const cJSON *infq_yaml_root(const infq_yaml *y)
     return y->root;
 }
 
-const char *infq_yaml_name(const infq_yaml *y)
-{
-    return y->name;
-}
-
 int64_t infq_yaml_line(const infq_yaml *y, const cJSON *node)
 {
     mark key = {node, 0};

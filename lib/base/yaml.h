@@ -16,7 +16,6 @@ infq_status infq_yaml_parse(const char *text, size_t n, const char *what, infq_y
 infq_status infq_yaml_load(const char *path, size_t max_bytes, infq_yaml **out, infq_err *err);
 void infq_yaml_free(infq_yaml *y);
 const cJSON *infq_yaml_root(const infq_yaml *y);     /* borrowed; unchanged by the caller, or lines are lost */
-const char *infq_yaml_name(const infq_yaml *y);      /* `what` */
 int64_t infq_yaml_line(const infq_yaml *y, const cJSON *node); /* of a member: its key's line. From 1; 0: no node of y */
 
 /* A copy in which ${name} inside text (not in keys) is the variable's text, and text that is only ${name} is its value of whatever type; $${ stands

@@ -170,11 +170,6 @@ bool infq_answers_judges(const char *name)
     return false;
 }
 
-const char *infq_answers_metric(const infq_answers *a)
-{
-    return a->rule.metric;
-}
-
 static infq_status unknown(const char *name, infq_err *err)
 {
     char list[160] = "";

@@ -37,7 +37,6 @@ void infq_answers_close(infq_answers *a);
 bool infq_answers_judges(const char *name);
 int infq_answers_count(void);
 const char *infq_answers_name(int i);
-const char *infq_answers_metric(const infq_answers *a); /* the one that decides; "" where nothing is judged */
 
 /* Fills answer, target, parts and metrics of a GENERATE item whose stop and n_tokens are set. text: what was written,
  * reasoning taken off. row: the data set's row as JSON, read by ifeval; may be NULL otherwise. */

@@ -7,7 +7,6 @@
 
 #include "lib/base/arena.h"
 #include "lib/base/file.h"
-#include "lib/base/hash.h"
 #include "lib/base/json.h"
 #include "lib/base/str.h"
 #include "lib/base/text.h"
@@ -19,7 +18,6 @@ struct infq_corpus {
     infq_arena *arena;
     infq_corpus_doc *docs;
     size_t n, cap;
-    char digest[65];
 };
 
 static infq_status inflate_all(const uint8_t *data, size_t n_data, size_t max_bytes, infq_buf *out, infq_err *err)
@@ -372,19 +370,6 @@ static infq_status read_wiki_pages(infq_corpus *c, int64_t max_docs, infq_err *e
     return page ? add_page(c, page, (size_t)(end - page), err) : 0;
 }
 
-static infq_status digest_docs(infq_corpus *c, infq_err *err)
-{
-    infq_sha256 *h = NULL;
-    infq_status st = infq_sha256_new(&h, err);
-
-    for (size_t i = 0; !st && i < c->n; i++)
-        st = infq_sha256_add(h, c->docs[i].text, c->docs[i].n + 1, err);
-    if (!st)
-        st = infq_sha256_end(h, c->digest, err);
-    infq_sha256_free(h);
-    return st;
-}
-
 static infq_status read_line_groups(infq_corpus *c, int64_t n_lines, int64_t max_docs, infq_err *err)
 {
     infq_buf doc;
@@ -437,8 +422,6 @@ static infq_status complete(infq_corpus *take_c, const char *path, infq_corpus *
 
     if (take_c->n == 0 || (take_c->n == 1 && take_c->docs[0].n == 0))
         st = infq_err_set(err, INFQ_E_FORMAT, "%s: holds no text", path);
-    if (!st)
-        st = digest_docs(take_c, err);
     infq_buf_deinit(&take_c->raw);
     infq_buf_init(&take_c->raw);
     if (st)
@@ -501,9 +484,4 @@ size_t infq_corpus_count(const infq_corpus *c)
 const infq_corpus_doc *infq_corpus_get(const infq_corpus *c, size_t i)
 {
     return &c->docs[i];
-}
-
-const char *infq_corpus_digest(const infq_corpus *c)
-{
-    return c->digest;
 }

@@ -40,6 +40,5 @@ infq_status infq_corpus_open_lines(const char *path, int64_t n_lines, int64_t ma
 void infq_corpus_free(infq_corpus *c);
 size_t infq_corpus_count(const infq_corpus *c);
 const infq_corpus_doc *infq_corpus_get(const infq_corpus *c, size_t i);
-const char *infq_corpus_digest(const infq_corpus *c); /* SHA-256 of the documents' texts */
 
 #endif

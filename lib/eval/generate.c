@@ -24,17 +24,6 @@ const char *infq_finish_name(infq_finish s)
     return stop_names[s];
 }
 
-bool infq_finish_find(const char *name, infq_finish *out)
-{
-    for (int i = 0; i < 3; i++) {
-        if (strcmp(name, stop_names[i]) == 0) {
-            *out = (infq_finish)i;
-            return true;
-        }
-    }
-    return false;
-}
-
 infq_generate_options infq_generate_options_default(void)
 {
     return (infq_generate_options){ .bos = INFQ_BOS_MODEL, .max_tokens = 256, .sample = infq_sample_options_default() };

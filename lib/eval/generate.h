@@ -15,7 +15,6 @@ typedef enum {
     INFQ_FINISH_LENGTH   /* max_tokens, or the model's window: the answer is truncated */
 } infq_finish;
 const char *infq_finish_name(infq_finish s); /* "eos", "stop", "length" */
-bool infq_finish_find(const char *name, infq_finish *out);
 
 typedef struct {
     infq_bos bos;

@@ -39,16 +39,6 @@ static const profile profiles[] = {
 };
 #define N_PROFILES (sizeof(profiles) / sizeof(profiles[0]))
 
-size_t infq_policy_profile_count(void)
-{
-    return N_PROFILES;
-}
-
-const char *infq_policy_profile_name(size_t i)
-{
-    return profiles[i].name;
-}
-
 static infq_status start_from(const char *name, infq_policy *p, infq_err *err)
 {
     const profile *f = NULL;

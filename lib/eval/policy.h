@@ -34,10 +34,7 @@ typedef struct {
     char sha256[65];            /* of the canonical text; call infq_policy_seal after a change */
 } infq_policy;
 
-/* "default", "strict", "8-bit", "6-bit", "4-bit", "3-bit". */
-size_t infq_policy_profile_count(void);
-const char *infq_policy_profile_name(size_t i);
-/* USAGE names the profiles there are. The policy is too large for the stack: the caller's storage. */
+/* "default", "strict", "8-bit", "6-bit", "4-bit", "3-bit"; USAGE names them. The policy is too large for the stack: the caller's storage. */
 infq_status infq_policy_builtin(const char *profile, infq_policy *out, infq_err *err);
 /* FORMAT as "<path>:<line>: <key>: <rule>". */
 infq_status infq_policy_load(const char *path, infq_policy *out, infq_err *err);

@@ -7,12 +7,8 @@
 #include "lib/base/mem.h"
 #include "lib/eval/resample.h"
 
-static const char *const state_names[] = {"ok", "too few", "broken"};
 
-const char *infq_check_state_name(infq_check_state s)
-{
-    return state_names[s];
-}
+static const char *const state_names[] = {"ok", "too few", "broken"};
 
 /* Largest share of wrong answers that a simulation of a right one shows once in a thousand times. */
 static double slack(double rate, int64_t n)

@@ -12,7 +12,6 @@ typedef enum {
     INFQ_CHECK_WEAK,    /* nothing wrong, but too few items or runs for the power that the policy states */
     INFQ_CHECK_BROKEN   /* wrong more often than stated, beyond the error of the simulation */
 } infq_check_state;
-const char *infq_check_state_name(infq_check_state s);
 
 typedef struct {
     char what[96];

@@ -336,11 +336,6 @@ const char *infq_task_name(const infq_task *t)
     return t->name;
 }
 
-const char *infq_task_group(const infq_task *t)
-{
-    return t->group;
-}
-
 const char *infq_task_digest(const infq_task *t)
 {
     return t->digest;
@@ -354,11 +349,6 @@ infq_task_kind infq_task_kind_of(const infq_task *t)
 const char *infq_task_metric(const infq_task *t)
 {
     return t->metric;
-}
-
-int64_t infq_task_shots(const infq_task *t)
-{
-    return t->shots;
 }
 
 const infq_task_generation *infq_task_generation_of(const infq_task *t)

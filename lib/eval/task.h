@@ -67,11 +67,9 @@ infq_status infq_task_open_file(const infq_catalog *c, const char *label, const 
 infq_status infq_task_open(const char *spec, int64_t limit, infq_task **out, infq_err *err);
 void infq_task_free(infq_task *t);
 const char *infq_task_name(const infq_task *t);    /* "hellaswag", "blimp_adjunct_island", or the file's base name */
-const char *infq_task_group(const infq_task *t);   /* "mmlu"; "" for a user's file or no group */
 const char *infq_task_digest(const infq_task *t);  /* SHA-256 of kind and of all that is asked, whatever the limit: texts, lengths, answers */
 infq_task_kind infq_task_kind_of(const infq_task *t);
 const char *infq_task_metric(const infq_task *t);  /* the one that decides: "acc", "acc_norm", "mc2" ... */
-int64_t infq_task_shots(const infq_task *t);
 const infq_task_generation *infq_task_generation_of(const infq_task *t); /* NULL unless GENERATE */
 /* The target of a TARGET or GENERATE item, its delimiter left out. */
 const char *infq_doc_target(const infq_doc *d);

@@ -691,11 +691,6 @@ const char *infq_recipe_run(const infq_recipe *r)
     return r->store->run;
 }
 
-const infq_yaml *infq_recipe_yaml(const infq_recipe *r)
-{
-    return r->store->yaml;
-}
-
 infq_status infq_recipe_err_in(const infq_recipe *r, const infq_recipe_step *s, infq_err *err)
 {
     return infq_err_in(err, "%s:%lld: %s", r->path, (long long)s->line, s->name);

@@ -84,7 +84,6 @@ infq_status infq_recipe_load(const char *path, const infq_recipe_kind *kinds, in
                              infq_recipe **out, infq_err *err);
 void infq_recipe_free(infq_recipe *r);
 const char *infq_recipe_run(const infq_recipe *r);           /* folder of the run */
-const infq_yaml *infq_recipe_yaml(const infq_recipe *r);     /* for messages */
 /* FORMAT or the status of err, "<path>:<line>: <step>: " in front. */
 infq_status infq_recipe_err_in(const infq_recipe *r, const infq_recipe_step *s, infq_err *err);
 /* Whether all tests of a step hold; states[] of the steps so far. */

@@ -25,4 +25,7 @@ try infeval $D $D --ppl $X --metrics zap
 try infeval $D $D --metrics kld
 try infeval $D --reference nowhere
 try infeval $D --reference $X
+try infeval $D -t $T --limit 2 --convention llamacpp -q
+try infeval $D -t $T --limit 2 --margin 0.02 -q
+try infeval $D -t $T --limit 2 --metric acc -q
 ls
