@@ -26,7 +26,7 @@ typedef struct {
     char verdict[16];
     infq_arena *texts;
 } infq_release_check;
-/* path: a receipt, a folder that holds one (infq-release.json, else infq.json of infq quantize, else receipt.json), base: folder that relative paths start
+/* path: a receipt, a folder that holds one (infq-release.json, else receipt.json, else infq.json of infq quantize), base: folder that relative paths start
  * from, NULL: the current one. Every file that is named and is here is read again. FORMAT when it is no receipt. */
 infq_status infq_release_verify(const char *path, const char *base, infq_contents *c, infq_release_check *out, infq_err *err);
 void infq_release_check_deinit(infq_release_check *c);
