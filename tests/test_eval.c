@@ -126,29 +126,6 @@ static const golden_set sets[] = {
     {"blimp/determiner_noun_agreement_2.jsonl.gz", "blimp_determiner_noun_agreement_2"},
     {"blimp/npi_present_1.jsonl.gz", "blimp_npi_present_1"}};
 
-/* Golden lines of a set, as an array. */
-static cJSON *golden_lines(const char *name)
-{
-    char path[300];
-    infq_buf text;
-    infq_err err;
-    cJSON *all = cJSON_CreateArray();
-
-    snprintf(path, sizeof(path), "goldens/evals/stories260k/%s.jsonl%s", name, strcmp(name, "boolq") == 0 ? ".gz" : "");
-    infq_buf_init(&text);
-    ck_ok(infq_corpus_read(test_shared_path(path), (size_t)1 << 30, &text, &err), err);
-    for (size_t at = 0; at < text.n;) {
-        char *end = memchr(text.data + at, '\n', text.n - at);
-        size_t n = end ? (size_t)(end - text.data) - at : text.n - at;
-        cJSON *o;
-        ck_ok(infq_json_parse(text.data + at, n, name, &o, &err), err);
-        cJSON_AddItemToArray(all, o);
-        at += n + 1;
-    }
-    infq_buf_deinit(&text);
-    return all;
-}
-
 static infq_items *score_set(const char *spec, int64_t limit, int64_t batch)
 {
     infq_score_options so = infq_score_options_default();
@@ -200,7 +177,7 @@ START_TEST(scores_equal_golden)
 
     TEST_NEEDS_SHARED();
     open_model();
-    gold = golden_lines(set->name);
+    gold = test_eval_goldens(set->name);
     snprintf(spec, sizeof(spec), "%s=%s/data/%s", set->name, test_shared(), set->file);
     items = score_set(spec, cJSON_GetArraySize(gold), 0);
     cJSON_ArrayForEach(g, gold) {
@@ -437,7 +414,7 @@ static void check_rolling(const char *path, infq_corpus_form form, const char *g
     infq_ppl_options po = {.convention = INFQ_PPL_ROLLING, .window = 512};
     infq_ppl_result r;
     infq_corpus *c;
-    cJSON *gold = golden_lines(golden), *res = test_json(test_shared_path("goldens/evals/stories260k/results.json"));
+    cJSON *gold = test_eval_goldens(golden), *res = test_json(test_shared_path("goldens/evals/stories260k/results.json"));
     const cJSON *g, *agg = infq_json_get(infq_json_get(res, "tasks"), golden);
     infq_err err;
     int64_t w = 0, d = 0;

@@ -69,29 +69,6 @@ START_TEST(suites_name_tasks_that_exist)
 }
 END_TEST
 
-/* Golden lines, as an array. */
-static cJSON *golden_lines(const char *name)
-{
-    char path[300];
-    infq_buf text;
-    infq_err err;
-    cJSON *all = cJSON_CreateArray();
-
-    snprintf(path, sizeof(path), "goldens/evals/stories260k/%s.jsonl%s", name, strcmp(name, "boolq") == 0 ? ".gz" : "");
-    infq_buf_init(&text);
-    ck_ok(infq_corpus_read(test_shared_path(path), (size_t)1 << 30, &text, &err), err);
-    for (size_t at = 0; at < text.n;) {
-        char *end = memchr(text.data + at, '\n', text.n - at);
-        size_t n = end ? (size_t)(end - text.data) - at : text.n - at;
-        cJSON *o;
-        ck_ok(infq_json_parse(text.data + at, n, name, &o, &err), err);
-        cJSON_AddItemToArray(all, o);
-        at += n + 1;
-    }
-    infq_buf_deinit(&text);
-    return all;
-}
-
 /* A folder with TruthfulQA's fixed examples as the golden prompts have them, in a file like the published one. */
 static const char *primer_folder(cJSON *gold)
 {
@@ -148,7 +125,7 @@ START_TEST(prompts_equal_golden)
 
     TEST_NEEDS_SHARED();
     c = catalog();
-    gold = golden_lines(set->golden);
+    gold = test_eval_goldens(set->golden);
     dirs[0] = test_shared_path("data");
     if (strncmp(set->task, "truthfulqa", 10) == 0)
         dirs[d.n++] = primer_folder(gold);

@@ -3,6 +3,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "lib/eval/corpus.h"
+
 const char *test_shared(void)
 {
     const char *p = getenv("INFQ_SHARED");
@@ -91,4 +93,28 @@ int test_main(Suite *s)
     failed = srunner_ntests_failed(r);
     srunner_free(r);
     return failed ? 1 : 0;
+}
+
+cJSON *test_eval_goldens(const char *name)
+{
+    char path[300];
+    infq_buf text;
+    infq_err err;
+    cJSON *all = cJSON_CreateArray();
+
+    snprintf(path, sizeof(path), "goldens/evals/stories260k/%s.jsonl", name);
+    if (!infq_path_exists(test_shared_path(path)))
+        snprintf(path, sizeof(path), "goldens/evals/stories260k/%s.jsonl.gz", name);
+    infq_buf_init(&text);
+    ck_ok(infq_corpus_read(test_shared_path(path), (size_t)1 << 30, &text, &err), err);
+    for (size_t at = 0; at < text.n;) {
+        char *end = memchr(text.data + at, '\n', text.n - at);
+        size_t n = end ? (size_t)(end - text.data) - at : text.n - at;
+        cJSON *o;
+        ck_ok(infq_json_parse(text.data + at, n, name, &o, &err), err);
+        cJSON_AddItemToArray(all, o);
+        at += n + 1;
+    }
+    infq_buf_deinit(&text);
+    return all;
 }
