@@ -17,5 +17,5 @@ printf 'q,a,b,right\nmore than two,one,four,y\nless than nine,six,ten,x\n' > min
 infeval perturb "$ROOT/evals/demo-model" "$ROOT/evals/demo-model" --tasks mine.yaml --quiet > out
 grep -o '^  \(as it is\|order [0-9]\|examples [0-9]\|format: [a-z ]*[a-z]\) ' out | sed 's/ *$//'
 grep -c '+0.0000 *\[' out
-grep -c FRAGILE out || true
+grep -c FRAGILE out || true # prints 0 and ends with 1 when there is none
 infeval perturb "$ROOT/evals/demo-model" "$ROOT/evals/demo-model" --tasks mine.yaml --axes colour
