@@ -1,3 +1,4 @@
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -161,7 +162,6 @@ static infq_status plan_options(const options *o, rule_list *rules, infq_plan_op
     p->shard_bytes = o->shard_bytes;
     p->engine = o->engine;
     p->tp = o->tp;
-    p->damping = o->damping;
     if (o->method && o->effort >= 0)
         return infq_err_set(err, INFQ_E_USAGE, "--effort and --method exclude each other");
     if (o->effort == 2)
@@ -170,6 +170,11 @@ static infq_status plan_options(const options *o, rule_list *rules, infq_plan_op
         return infq_err_set(err, INFQ_E_USAGE, "--effort 0 uses no data, so --calib would do nothing");
     if (o->calib && strcmp(p->method->name, "rtn") == 0)
         return infq_err_set(err, INFQ_E_USAGE, "method rtn uses no data, so --calib would do nothing");
+    if (!isnan(o->damping)) {
+        if (!(p->method->needs & INFQ_NEEDS_MOMENT))
+            return infq_err_set(err, INFQ_E_USAGE, "method %s has no damping", p->method->name);
+        p->damping = o->damping;
+    }
     return INFQ_E_OK;
 }
 
@@ -433,7 +438,7 @@ static infq_status run(const options *o, const char *path, cmd_sink *sink, bool 
 
 int cmd_quantize(int argc, char **argv)
 {
-    options o = {.tp = 1, .effort = -1, .calib_tokens = 32768, .window = 512, .seed = 1, .damping = 0.01};
+    options o = {.tp = 1, .effort = -1, .calib_tokens = 32768, .window = 512, .seed = 1, .damping = NAN};
     cmd_sink sink;
     int n_args;
     bool done = false, passed = true;

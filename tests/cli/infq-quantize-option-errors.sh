@@ -32,4 +32,5 @@ try infq quantize --threads 0 $D
 try infq quantize --json=1 $D
 try infq quantize -o out.safetensors $D
 try infq quantize --calib nowhere.txt -o out $D
+try infq quantize --method search --calib self --damping 0.02 -o out $D
 ls
