@@ -616,7 +616,8 @@ START_TEST(a_model_has_no_distance_from_itself)
     ck_assert_double_eq(r.all.ln_ratio, 0);
     /* its perplexity is the one measured alone on the same windows */
     ck_ok(infq_ppl_measure(model, tokenizer, c, &po, &p, &err), err);
-    ck_assert_double_eq_tol(r.all.ppl_p / p.ppl, 1, 1e-9);
+    /* exponentials in F32 there, in F64 here: log-sums agree to 4e-7 (lib/backend/softmax.h) */
+    ck_assert_double_eq_tol(r.all.ppl_p / p.ppl, 1, 4e-7);
     ko.max_tokens = 32;
     ck_assert_int_eq(infq_kld_measure(model, model, tokenizer, infq_corpus_get(c, 0)->text, 2000, &ko, &r, &err), INFQ_E_UNSUPPORTED);
     infq_ppl_result_free(&p);

@@ -64,7 +64,7 @@ const opt_spec cmd_eval_noise_spec = {
 
 /* How well a task's runs went, beside the record. */
 typedef struct {
-    double tau;
+    double near;
     int64_t n_checked, n_check_flips;
     bool measured, short_cut;
 } task_note;
@@ -211,7 +211,7 @@ static infq_status measure_task(noise_run *x, int i, infq_err *err)
     st = infq_noise_add_task(x->rec, (const infq_items *const *)runs.items, key.metric, runs.n_full, err);
     if (!st) {
         x->rec->tasks[x->rec->n_tasks - 1].rescored = runs.rescored;
-        x->notes[i] = (task_note){ runs.tau, runs.n_checked, runs.n_check_flips, true, runs.short_cut };
+        x->notes[i] = (task_note){ runs.near, runs.n_checked, runs.n_check_flips, true, runs.short_cut };
     }
     infq_noise_runs_free(&runs);
     return st ? st : save(x, err);
@@ -286,7 +286,7 @@ static infq_status tell(const noise_run *x, infq_buf *to, infq_err *err)
                          infq_task_name(x->r->tasks[i].task), (long long)k->n_check_flips, (long long)k->n_checked);
         else if (k->short_cut)
             infq_buf_fmt(to, "%s: items within %.3f of a tie were scored in every run; of %lld others scored twice none flipped\n",
-                         infq_task_name(x->r->tasks[i].task), 6 * k->tau, (long long)k->n_checked);
+                         infq_task_name(x->r->tasks[i].task), k->near, (long long)k->n_checked);
     }
     if (isfinite(n->kld_mean))
         infq_buf_fmt(to, "self-noise of the distribution: KL divergence %.3g, 99 %% %.3g, same top token %.3f %%\n", n->kld_mean, n->kld_p99,

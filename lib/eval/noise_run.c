@@ -8,7 +8,10 @@
 #include "lib/base/par.h"
 #include "lib/base/rng.h"
 
-#define NEAR 6.0 /* tau: items nearer to a tie are scored in every run */
+/* Items nearer to a tie than 6 tau (specs 2.4, rule 6), or than twice the largest change of the pilot, are scored in every run: changes have heavier tails
+ * than a normal distribution, and 6 tau alone missed a change of 8 tau. */
+#define NEAR_TAU 6.0
+#define NEAR_LARGEST 2.0
 
 static const char *const source_names[] = {"orders", "roundoff", "repeat"};
 
@@ -199,21 +202,26 @@ static double lead(const infq_item *it, const char *metric, int64_t a, int64_t b
     return value_of(it, metric, a) - value_of(it, metric, b);
 }
 
-/* Standard deviation of the change of the lead over the pilot; NaN when the short cut does not apply. */
-static double change_of_lead(const infq_items *one, const infq_items *two, const char *metric)
+/* Standard deviation of the change of the lead over the pilot, and how near to a tie that makes an item; false when the short cut does not apply. */
+static bool change_of_lead(const infq_items *one, const infq_items *two, const char *metric, double *tau, double *near)
 {
-    double sum = 0, sum2 = 0, n = (double)infq_items_count(two);
+    double sum = 0, sum2 = 0, largest = 0, n = (double)infq_items_count(two);
 
     for (int64_t i = 0; i < infq_items_count(two); i++) {
         int64_t a, b;
         double d;
         if (!best_two(infq_items_get(one, i), metric, &a, &b))
-            return NAN;
+            return false;
         d = lead(infq_items_get(two, i), metric, a, b) - lead(infq_items_get(one, i), metric, a, b);
         sum += d;
         sum2 += d * d;
+        largest = fmax(largest, fabs(d));
     }
-    return n > 1 ? sqrt(fmax(0, (sum2 - sum * sum / n) / (n - 1))) : NAN;
+    if (n < 2)
+        return false;
+    *tau = sqrt(fmax(0, (sum2 - sum * sum / n) / (n - 1)));
+    *near = fmax(NEAR_TAU * *tau, NEAR_LARGEST * largest);
+    return true;
 }
 
 static bool metric_differs(const infq_item *a, const infq_item *b, const char *metric)
@@ -232,7 +240,7 @@ static int64_t mark_near(runner *x)
     for (int64_t i = 0; i < x->n_docs; i++) {
         int64_t a, b;
         bool far = i >= x->n || (best_two(infq_items_get(x->r->items[0], i), metric, &a, &b) &&
-                                 lead(infq_items_get(x->r->items[0], i), metric, a, b) >= NEAR * x->r->tau);
+                                 lead(infq_items_get(x->r->items[0], i), metric, a, b) >= x->r->near);
         x->skip[i] = far;
         near += !far;
     }
@@ -333,9 +341,7 @@ static infq_status second_run(runner *x, bool *ok, infq_err *err)
         x->skip[i] = i >= pilot;
     INFQ_TRY(infq_items_new(x->key, &fresh, err));
     st = score(x, 1, fresh, NULL, err);
-    if (!st)
-        x->r->tau = change_of_lead(x->r->items[0], fresh, metric);
-    if (st || isnan(x->r->tau))
+    if (st || !change_of_lead(x->r->items[0], fresh, metric, &x->r->tau, &x->r->near))
         goto done;
     st = infq_mem_new((size_t)x->n_docs, 1, "carried items", (void **)&carried, err);
     if (st)
@@ -405,7 +411,7 @@ static infq_status all_runs(runner *x, infq_err *err)
     int64_t a, b;
 
     INFQ_TRY(full_run(x, 0, err));
-    x->r->tau = NAN;
+    x->r->tau = x->r->near = NAN;
     x->r->rescored = 1;
     if (applies && best_two(infq_items_get(x->r->items[0], 0), x->key->metric, &a, &b))
         INFQ_TRY(second_run(x, &x->r->short_cut, err));

@@ -8,8 +8,8 @@
  *   repeat     nothing: the same numbers again with another batch; shows that the engine repeats itself
  *
  * Short cut (rule 6) for choices by log-likelihood: tau = standard deviation, over a pilot scored in runs 1 and 2, of the change of the difference between the two best
- * scores. Items whose difference in run 1 is 6 tau or more cannot change their pick; from run 2 on they are carried over from run 1. In run 2 a sample of them is
- * scored all the same: one that changes its metric switches the short cut off. */
+ * scores. Items whose difference in run 1 is at least 6 tau and twice the largest change of the pilot hardly ever change their pick; from run 2 on they are carried over
+ * from run 1. In run 2 a sample of them is scored all the same: one that changes its metric switches the short cut off. */
 #ifndef INFQ_EVAL_NOISE_RUN_H
 #define INFQ_EVAL_NOISE_RUN_H
 
@@ -45,7 +45,7 @@ typedef struct {
     int n_runs;
     infq_items **items;      /* [n_runs], every document of every run, in order */
     int64_t n_full;          /* documents of the task without limit */
-    double tau;              /* NaN without a pilot */
+    double tau, near;        /* of the pilot; difference from which on items are carried over. NaN without a pilot */
     double rescored;         /* share of items that runs 2.. scored */
     int64_t n_checked, n_check_flips; /* carried-over items scored in run 2; of those, metric changed (then all were scored) */
     bool short_cut;
