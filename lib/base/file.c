@@ -283,6 +283,7 @@ struct infq_outfile {
     char *path;
     int fd;
     uint64_t pos;
+    uint64_t unsent;         // bytes written since the last write_behind
 };
 
 static infq_status out_error(const char *path, uint64_t at, const char *what, infq_err *err)
@@ -317,6 +318,17 @@ infq_status infq_outfile_create(const char *path, infq_outfile **out, infq_err *
     return INFQ_E_OK;
 }
 
+// Starts writing to the disk while the caller goes on, so that the fsync at the end has little left to wait for.
+#define WRITE_BEHIND_BYTES ((uint64_t)32 << 20)
+static void write_behind(infq_outfile *f)
+{
+    if (f->unsent < WRITE_BEHIND_BYTES)
+        return;
+    f->unsent = 0;
+    // A file system that cannot do it loses time, nothing else: fsync decides.
+    (void)!sync_file_range(f->fd, 0, 0, SYNC_FILE_RANGE_WRITE);
+}
+
 infq_status infq_outfile_write_at(infq_outfile *f, uint64_t offset, const void *p, size_t n, infq_err *err)
 {
     const char *src = p;
@@ -330,7 +342,9 @@ infq_status infq_outfile_write_at(infq_outfile *f, uint64_t offset, const void *
         src += w;
         offset += (uint64_t)w;
         n -= (size_t)w;
+        f->unsent += (uint64_t)w;
     }
+    write_behind(f);
     return INFQ_E_OK;
 }
 
