@@ -8,6 +8,7 @@
 
 #define READ_BYTES ((size_t)512 << 20)
 #define MAX_ROWS 512
+#define PASSES 24 /* the best counts: on a shared machine a few passes in a row can all be slow */
 #define K 1536 /* no power of two: rows 8 KB apart would share the sets of a cache */
 
 typedef struct {
@@ -39,7 +40,7 @@ static infq_status read_rate(double *rate, infq_err *err)
         return infq_err_set(err, INFQ_E_NOMEM, "the bandwidth measure needs %zu bytes", READ_BYTES);
     memset(p, 1, READ_BYTES);
     r.p = p;
-    for (int pass = 0; pass < 6; pass++) {
+    for (int pass = 0; pass < PASSES; pass++) {
         int64_t t0 = infq_time_ns(), dt;
         infq_par_for((int64_t)(READ_BYTES / 64), 1024, read_part, &r);
         dt = infq_time_ns() - t0;
@@ -70,7 +71,7 @@ static infq_status time_products(product_call *c, double *rate)
 {
     *rate = 0;
     for (int64_t n = MAX_ROWS / 4; n <= MAX_ROWS; n *= 2)
-        for (int pass = 0; pass < 6; pass++) {
+        for (int pass = 0; pass < PASSES; pass++) {
             int64_t t0 = infq_time_ns(), dt;
             c->a.n_tokens = n;
             infq_par_team(product, c);
