@@ -70,17 +70,19 @@ static cache cache_new(int64_t n, int64_t n_heads, int64_t n_kv, int64_t D)
                                      .pos0 = at,
                                      .n_kv_heads = n_kv,
                                      .head_dim = D,
-                                     .x_stride = xs };
+                                     .x_stride = xs,
+                                     .turned = !kv };
             ck_ok(cpu->ops.kv_store(cpu->state, &a, &err), err);
             at += m;
         }
         // Position by position, straight from the definition.
         for (int64_t j = 0; j < n; j++)
             for (int64_t h = 0; h < n_kv; h++)
-                if (memcmp((kv ? c.v : c.k)[j / 64] + (h * 64 + j % 64) * D, x + j * xs + h * D,
-                           (size_t)D * sizeof(float)) != 0)
-                    ck_abort_msg("position %lld, head %lld is not where it belongs", (long long)j,
-                                 (long long)h);
+                for (int64_t d = 0; d < D; d++) {
+                    float there = kv ? c.v[j / 64][(h * 64 + j % 64) * D + d] : c.k[j / 64][(h * D + d) * 64 + j % 64];
+                    if (there != x[j * xs + h * D + d])
+                        ck_abort_msg("position %lld, head %lld is not where it belongs", (long long)j, (long long)h);
+                }
     }
     infq_mem_free(x);
     c.q = infq_mem_alloc((size_t)(n * c.stride) * sizeof(float));

@@ -120,13 +120,29 @@ ROWS_OP(glu, infq_glu_args, n_rows, a->n_cols)
 ROWS_OP(add, infq_add_args, n, 1)
 ROWS_OP(round, infq_round_args, n_rows, a->n_cols)
 
+// Keys of up to 16 tokens that share a page: the rows stay in the first cache while each line of the page is filled.
+static void store_turned(const infq_kv_store_args *a, int64_t t, int64_t n)
+{
+    int64_t pos = a->pos0 + t;
+    float *page = a->pages[pos / INFQ_KV_PAGE] + pos % INFQ_KV_PAGE;
+
+    for (int64_t d = 0; d < a->n_kv_heads * a->head_dim; d++)
+        for (int64_t i = 0; i < n; i++)
+            page[d * INFQ_KV_PAGE + i] = a->x[(t + i) * a->x_stride + d];
+}
+
 static void kv_store_part(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const infq_kv_store_args *a = ctx;
     size_t n_bytes = (size_t)a->head_dim * sizeof(float);
 
     (void)thread;
-    for (int64_t t = begin; t < end; t++) {
+    for (int64_t t = begin, n; a->turned && t < end; t += n) {
+        n = 16 - (a->pos0 + t) % 16;
+        n = n < end - t ? n : end - t;
+        store_turned(a, t, n);
+    }
+    for (int64_t t = begin; !a->turned && t < end; t++) {
         int64_t pos = a->pos0 + t;
         float *page = a->pages[pos / INFQ_KV_PAGE] + pos % INFQ_KV_PAGE * a->head_dim;
         for (int64_t h = 0; h < a->n_kv_heads; h++)

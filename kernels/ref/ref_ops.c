@@ -74,10 +74,10 @@ static void attend(const infq_attention_args *a, int64_t t, int64_t h, double *p
     double top = -INFINITY, sum = 0.0;
 
     for (int64_t j = begin; j < end; j++) {
-        const float *k = a->k_pages[j / INFQ_KV_PAGE] + (kvh * INFQ_KV_PAGE + j % INFQ_KV_PAGE) * D;
+        const float *k = a->k_pages[j / INFQ_KV_PAGE] + kvh * D * INFQ_KV_PAGE + j % INFQ_KV_PAGE;
         double s = 0.0;
         for (int64_t d = 0; d < D; d++)
-            s += (double)q[d] * k[d];
+            s += (double)q[d] * k[d * INFQ_KV_PAGE];
         s *= a->scale;
         if (a->softcap > 0.0f)
             s = a->softcap * tanh(s / a->softcap);
@@ -118,10 +118,11 @@ infq_status infq_ref_kv_store(void *state, const infq_kv_store_args *a, infq_err
     (void)err;
     for (int64_t t = 0; t < a->n_tokens; t++)
         for (int64_t h = 0; h < a->n_kv_heads; h++) {
-            int64_t pos = a->pos0 + t;
-            memcpy(a->pages[pos / INFQ_KV_PAGE] +
-                       (h * INFQ_KV_PAGE + pos % INFQ_KV_PAGE) * a->head_dim,
-                   a->x + t * a->x_stride + h * a->head_dim, (size_t)a->head_dim * sizeof(float));
+            int64_t pos = a->pos0 + t, slot = pos % INFQ_KV_PAGE, D = a->head_dim;
+            float *head = a->pages[pos / INFQ_KV_PAGE] + h * INFQ_KV_PAGE * D;
+            const float *x = a->x + t * a->x_stride + h * D;
+            for (int64_t d = 0; d < D; d++)
+                head[a->turned ? d * INFQ_KV_PAGE + slot : slot * D + d] = x[d];
         }
     return INFQ_E_OK;
 }

@@ -68,8 +68,9 @@ typedef struct {
 
 #define INFQ_KV_PAGE 64 /* positions a page */
 
-/* Causal attention of one sequence's new tokens over its paged cache. k_pages[p], v_pages[p]: page p of this layer,
- * [n_kv_heads][INFQ_KV_PAGE][head_dim] F32; new keys and values are already stored. Query i sits at position pos0 + i
+/* Causal attention of one sequence's new tokens over its paged cache. k_pages[p]: page p of this layer,
+ * [n_kv_heads][head_dim][INFQ_KV_PAGE] F32 (turned: a product with one query reads whole vectors of positions);
+ * v_pages[p]: [n_kv_heads][INFQ_KV_PAGE][head_dim]. New keys and values are already stored. Query i sits at position pos0 + i
  * and sees positions max(0, pos0 + i - window + 1) .. pos0 + i (window 0: all). q, y: [n_tokens][n_heads * head_dim].
  * Head h reads kv head h / (n_heads / n_kv_heads). */
 typedef struct {
@@ -81,11 +82,12 @@ typedef struct {
     float softcap;     /* 0: none; s -> c tanh(s/c) before the mask */
 } infq_attention_args;
 
-/* Stores keys (or values) of new tokens: x [n_tokens][n_kv_heads * head_dim] at positions pos0.. into pages. */
+/* Stores keys (turned) or values (not) of new tokens: x [n_tokens][n_kv_heads * head_dim] at positions pos0.. into pages. */
 typedef struct {
     const float *x;
     float *const *pages;
     int64_t n_tokens, pos0, n_kv_heads, head_dim, x_stride;
+    bool turned;
 } infq_kv_store_args;
 
 /* GLU: y = fn(gate) * up. ACT: y = fn(x) (up NULL). Rows of n_cols, strides in floats. */

@@ -232,7 +232,8 @@ static infq_status attend(const chunk *c, int64_t layer, const qkv_view *x, cons
     int64_t y_stride = cfg->n_heads * cfg->head_dim;
     double scale = cfg->attn_scale / (cfg->attn_scale_by_layer ? (double)(layer + 1) : 1.0);
     infq_kv_store_args st = { .x = x->k + p->row0 * x->kv_stride, .pages = k_pages, .n_tokens = p->n, .pos0 = p->pos0,
-                              .n_kv_heads = cfg->n_kv_heads, .head_dim = cfg->head_dim, .x_stride = x->kv_stride };
+                              .n_kv_heads = cfg->n_kv_heads, .head_dim = cfg->head_dim, .x_stride = x->kv_stride,
+                              .turned = true };
     infq_attention_args a = { .q = x->q + p->row0 * x->q_stride, .y = m->work.att + p->row0 * y_stride,
                               .k_pages = (const float *const *)k_pages, .v_pages = (const float *const *)v_pages,
                               .n_tokens = p->n, .pos0 = p->pos0, .n_heads = cfg->n_heads,
@@ -242,6 +243,7 @@ static infq_status attend(const chunk *c, int64_t layer, const qkv_view *x, cons
     INFQ_TRY(m->be->ops.kv_store(m->be->state, &st, err));
     st.x = x->v + p->row0 * x->kv_stride;
     st.pages = v_pages;
+    st.turned = false;
     INFQ_TRY(m->be->ops.kv_store(m->be->state, &st, err));
     return m->be->ops.attention(m->be->state, &a, err);
 }

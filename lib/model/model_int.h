@@ -73,7 +73,7 @@ struct infq_model {
     double flop_per_token, flop_per_logits; /* head apart; of one row of logits */
 };
 
-/* A page block: for each layer, K then V, [n_kv_heads][INFQ_KV_PAGE][head_dim] each. */
+/* A page block: for each layer, K then V, each as infq_attention_args has them. */
 struct infq_seq {
     infq_model *m;
     int64_t len, n_pages, cap_pages;

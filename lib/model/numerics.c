@@ -143,7 +143,7 @@ static infq_status layer_attention(void *state, const infq_attention_args *a, in
     return settle(r, a->y, a->n_tokens, a->n_heads * a->head_dim, a->y_stride, r->n.activations, 0, err);
 }
 
-// The heads of one position lie a page's rows apart.
+// The heads of one value lie a page's rows apart, the elements of one key a page's positions.
 static infq_status layer_kv_store(void *state, const infq_kv_store_args *a, infq_err *err)
 {
     infq_rounding *r = state;
@@ -151,8 +151,12 @@ static infq_status layer_kv_store(void *state, const infq_kv_store_args *a, infq
     INFQ_TRY(r->inner->ops.kv_store(r->inner->state, a, err));
     for (int64_t t = 0; r->n.kv != INFQ_ELEM_NONE && t < a->n_tokens; t++) {
         int64_t pos = a->pos0 + t;
-        float *x = a->pages[pos / INFQ_KV_PAGE] + pos % INFQ_KV_PAGE * a->head_dim;
-        INFQ_TRY(settle(r, x, a->n_kv_heads, a->head_dim, INFQ_KV_PAGE * a->head_dim, r->n.kv, 0, err));
+        float *page = a->pages[pos / INFQ_KV_PAGE];
+        int64_t slot = pos % INFQ_KV_PAGE, D = a->head_dim;
+        if (a->turned)
+            INFQ_TRY(settle(r, page + slot, a->n_kv_heads * D, 1, INFQ_KV_PAGE, r->n.kv, 0, err));
+        else
+            INFQ_TRY(settle(r, page + slot * D, a->n_kv_heads, D, INFQ_KV_PAGE * D, r->n.kv, 0, err));
     }
     return INFQ_E_OK;
 }
