@@ -95,6 +95,31 @@ START_TEST(the_first_difference_is_named)
 }
 END_TEST
 
+START_TEST(runs_of_one_variation_are_comparable_whatever_their_seeds)
+{
+    static const struct {
+        const char *a, *b;
+        bool same;
+    } t[] = {
+        {"infq=1 run: kv=BF16 k_parts=9 seed=1", "infq=1 run: kv=BF16 k_parts=4 seed=2 carried", true},
+        {"infq=1 run: kv=BF16 seed=1", "infq=1 run: kv=BF16 seed=1", true},
+        {"infq=1 run: kv=BF16 seed=1", "infq=1 run: kv=F16 seed=1", false},
+        {"infq=1 run: kv=BF16 seed=1", "infq=2 run: kv=BF16 seed=1", false},
+        {"infq=1 run: kv=BF16 seed=1", "infq=1", false},
+        {"infq=1 seed=1", "infq=1 seed=2", false},
+        {"infq=1 run: a", "infq=1 run: a b", false},
+        {"", "infq=1", true},
+    };
+
+    for (size_t i = 0; i < sizeof(t) / sizeof(*t); i++)
+        if (infq_settings_comparable(t[i].a, t[i].b) != t[i].same || infq_settings_comparable(t[i].b, t[i].a) != t[i].same)
+            ck_abort_msg("%s, %s", t[i].a, t[i].b);
+    ck_assert_str_eq(infq_first_difference("a=1 b=2", "a=1 b=3"), "a=1 b=2");
+    ck_assert_str_eq(infq_first_difference("a long line of settings that are the same seed=1 kv=2", "a long line of settings that are the same seed=2 kv=2"),
+                     "seed=1 kv=2");
+}
+END_TEST
+
 START_TEST(not_a_number_is_refused)
 {
     infq_items *a = gate_run("t", SETTINGS, 3, 5), *b = gate_run("t", SETTINGS, 3, 5);
@@ -326,6 +351,7 @@ int main(void)
     tcase_add_test(p, items_are_joined_by_document_in_any_order);
     tcase_add_test(p, runs_become_means_scores_and_flips);
     tcase_add_test(p, the_first_difference_is_named);
+    tcase_add_test(p, runs_of_one_variation_are_comparable_whatever_their_seeds);
     tcase_add_test(p, not_a_number_is_refused);
     tcase_add_test(p, cutting_keeps_what_was_seen);
     tcase_add_test(p, clusters_come_from_names_or_items);

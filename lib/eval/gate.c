@@ -205,13 +205,16 @@ infq_status infq_gate_graded_quick(const double *d, const int64_t *cluster, int6
 
 static infq_status refuse_record(const char *field, const char *a, const char *b, infq_err *err)
 {
-    return infq_err_set(err, INFQ_E_MISMATCH, "the noise record does not fit: %s differs: %.80s, items have %.80s", field, a, b);
+    return infq_err_set(err, INFQ_E_MISMATCH, "the noise record does not fit: %s differs: %.80s, items have %.80s", field,
+                        infq_first_difference(a, b), infq_first_difference(b, a));
 }
 
 /* The record's figures of the task, NULL if it has none. side: digest of the model the record must be of. */
 static infq_status record_of(const infq_noise *r, const infq_pair *p, const char *digest, const infq_noise_task **out, infq_err *err)
 {
     const infq_noise_task *t;
+    const char *base;
+    size_t n;
 
     *out = NULL;
     if (!r)
@@ -220,7 +223,9 @@ static infq_status record_of(const infq_noise *r, const infq_pair *p, const char
         return refuse_record("model_digest", r->model_digest, digest, err);
     if (r->tokenizer[0] && p->tokenizer[0] && strcmp(r->tokenizer, p->tokenizer) != 0)
         return refuse_record("tokenizer", r->tokenizer, p->tokenizer, err);
-    if (r->settings[0] && p->settings[0] && strcmp(r->settings, p->settings) != 0)
+    base = strstr(p->settings, INFQ_SETTINGS_RUN); // runs of the record, or others like them
+    n = base ? (size_t)(base - p->settings) : strlen(p->settings);
+    if (r->settings[0] && p->settings[0] && (strlen(r->settings) != n || strncmp(r->settings, p->settings, n) != 0))
         return refuse_record("settings", r->settings, p->settings, err);
     t = infq_noise_find(r, p->task);
     if (!t)
@@ -243,7 +248,8 @@ static infq_status band_input(const infq_pair *p, const infq_noise *noise_a, con
 {
     const infq_noise_task *a, *b;
     double gap = infq_sum(p->d, p->n) / (double)p->n, s = NAN, nu = NAN, sign = infq_metric_sign(p->metric);
-    bool exact = o->reproducible || strncmp(p->settings, "infq=", 5) == 0 || (noise_a && noise_a->reproducible);
+    bool drawn = strstr(p->settings, INFQ_SETTINGS_RUN); // one of many that the declared variation could have made
+    bool exact = o->reproducible || (!drawn && (strncmp(p->settings, "infq=", 5) == 0 || (noise_a && noise_a->reproducible)));
 
     INFQ_TRY(record_of(noise_a, p, p->digest_a, &a, err));
     INFQ_TRY(record_of(noise_b, p, p->digest_b, &b, err));

@@ -332,12 +332,58 @@ static infq_status read_key(const cJSON *line, infq_item_key *key, infq_err *err
     return 0;
 }
 
+// settings without what tells a run from others of one declared variation; the labels are those of infeval noise.
+static void without_run(const char *s, char *out, size_t cap)
+{
+    static const char *const own[] = {"k_parts=", "seed=", "batch=", "order=", "carried"};
+    const char *run = strstr(s, INFQ_SETTINGS_RUN);
+    size_t n = run ? (size_t)(run - s) + strlen(INFQ_SETTINGS_RUN) : strlen(s);
+
+    memcpy(out, s, n);
+    for (const char *p = s + n; *p;) {
+        size_t len = strcspn(p, " "), skip = 0;
+        for (size_t i = 0; i < sizeof(own) / sizeof(*own); i++)
+            skip |= strncmp(p, own[i], strlen(own[i])) == 0;
+        if (!skip && n + len + 1 < cap) {
+            memcpy(out + n, p, len);
+            n += len;
+            out[n++] = ' ';
+        }
+        p += len + (p[len] == ' ');
+    }
+    out[n] = '\0';
+}
+
+bool infq_settings_comparable(const char *a, const char *b)
+{
+    char x[sizeof(((infq_item_key *)0)->settings) + 2], y[sizeof(x)];
+
+    if (!a[0] || !b[0])
+        return true;
+    without_run(a, x, sizeof(x));
+    without_run(b, y, sizeof(y));
+    return strcmp(x, y) == 0;
+}
+
+const char *infq_first_difference(const char *a, const char *b)
+{
+    size_t i = 0;
+
+    while (a[i] && a[i] == b[i])
+        i++;
+    while (i && a[i - 1] != ' ')
+        i--;
+    return a + (i < 40 ? 0 : i);
+}
+
 const char *infq_item_key_differs(const infq_item_key *a, const infq_item_key *b, const char **va, const char **vb)
 {
     for (size_t i = 2; i < N_KEY_FIELDS; i++) {
         *va = (const char *)a + key_fields[i].offset;
         *vb = (const char *)b + key_fields[i].offset;
-        if ((*va)[0] && (*vb)[0] && strcmp(*va, *vb) != 0)
+        bool same = key_fields[i].offset == offsetof(infq_item_key, settings) ? infq_settings_comparable(*va, *vb)
+                                                                              : strcmp(*va, *vb) == 0;
+        if ((*va)[0] && (*vb)[0] && !same)
             return key_fields[i].name;
     }
     return NULL;

@@ -99,8 +99,15 @@ typedef struct infq_item_log infq_item_log;
 infq_status infq_item_log_open(const char *path, infq_items *s, infq_item_log **out, infq_err *err);
 infq_status infq_item_log_add(infq_item_log *l, const infq_item *it, infq_err *err);
 infq_status infq_item_log_close(infq_item_log *l, infq_err *err); /* flushes; frees also on failure */
+/* In settings: behind it stands the variation of a run of infeval noise. */
+#define INFQ_SETTINGS_RUN " run: "
+/* Whether items made under these settings may be compared: equal, or runs of one declared variation that differ in their seeds
+ * (and in what is drawn from them) only; "" is comparable with all. At most as long as infq_item_key.settings. */
+bool infq_settings_comparable(const char *a, const char *b);
+/* The part of a from the word in which it first differs from b; a itself where that word is near its start. */
+const char *infq_first_difference(const char *a, const char *b);
 /* Name of the first field in which two keys differ ("model" and "model_digest" left out), NULL if none. Fields that one side does not
- * know ("") are not compared. */
+ * know ("") are not compared; settings as infq_settings_comparable says. */
 const char *infq_item_key_differs(const infq_item_key *a, const infq_item_key *b, const char **va, const char **vb);
 
 #endif

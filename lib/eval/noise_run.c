@@ -95,7 +95,7 @@ static infq_status run_key(const runner *x, int j, bool carried, infq_item_key *
 
     *out = *x->key;
     infq_noise_label(x->o, j, label, sizeof(label));
-    if (snprintf(out->settings, sizeof(out->settings), "%s run: %s%s", x->key->settings, label, carried ? " carried" : "") >=
+    if (snprintf(out->settings, sizeof(out->settings), "%s" INFQ_SETTINGS_RUN "%s%s", x->key->settings, label, carried ? " carried" : "") >=
         (int)sizeof(out->settings))
         return infq_err_set(err, INFQ_E_UNSUPPORTED, "the settings of a run are longer than %zu bytes", sizeof(out->settings) - 1);
     return 0;

@@ -47,7 +47,8 @@ static infq_status same_key(const infq_items *a, const infq_items *b, bool setti
         x.settings[0] = '\0';
     field = infq_item_key_differs(&x, &y, &va, &vb);
     if (field)
-        return infq_err_set(err, INFQ_E_MISMATCH, "not comparable: %s differs: %.80s and %.80s", field, va, vb);
+        return infq_err_set(err, INFQ_E_MISMATCH, "not comparable: %s differs: %.80s and %.80s", field,
+                            infq_first_difference(va, vb), infq_first_difference(vb, va));
     return 0;
 }
 
