@@ -293,6 +293,85 @@ START_TEST(charts_draw_every_row_inside_the_page)
 }
 END_TEST
 
+// The place of a text in a drawing: y, and x in percent.
+static void place_of(const char *svg, const char *text, double *x, double *y)
+{
+    char shown[64];
+    const char *at, *p;
+
+    snprintf(shown, sizeof(shown), ">%s<", text);
+    at = strstr(svg, shown);
+    ck_assert_msg(at != NULL, "%s is not drawn", text);
+    for (p = at; strncmp(p, "<text", 5) != 0; p--)
+        ;
+    *x = atof(strstr(p, " x=\"") + 4);
+    *y = atof(strstr(p, " y=\"") + 4);
+}
+
+START_TEST(a_long_label_has_its_value_below_it)
+{
+    infq_svg_interval rows[] = {{"short", "1.0 (0.5 to 1.5)", "pass", 0, -1, 1, NAN, false},
+                                {"a_name_of_more_than_thirty_letters", "2.0 (1.5 to 2.5)", "pass", 0, -1, 1, NAN, false},
+                                {"all", "3.0 (2.5 to 3.5)", "pass", 0, -1, 1, NAN, true}};
+    double x, label, value, short_label, last;
+    infq_buf b;
+
+    infq_buf_init(&b);
+    infq_svg_intervals(rows, 3, 1, "points", &b);
+    place_of(b.data, rows[0].label, &x, &short_label);
+    place_of(b.data, rows[0].value, &x, &value);
+    ck_assert_double_eq(short_label, value);
+    place_of(b.data, rows[1].label, &x, &label);
+    place_of(b.data, rows[1].value, &x, &value);
+    ck_assert_double_gt(value, label + 12);
+    place_of(b.data, rows[2].label, &x, &last);
+    ck_assert_double_gt(last - label, label - short_label);
+    infq_buf_deinit(&b);
+}
+END_TEST
+
+/* Marks at any places: no mark passes through the label of another one, no two labels of one line meet, none leaves the drawing. */
+START_TEST(labels_of_a_histogram_stay_clear_of_other_marks)
+{
+    static const double edge[] = {0, 0.001, 0.01, 0.1, 1, 10};
+    static const int64_t full[] = {10, 5, 4, 20, 3, 1};
+    static const double at[] = {0.0001, 0.0004, 0.002, 0.05, 0.06, 0.5, 9, 60, 99};
+    static const char *const names[] = {"first", "second", "third"};
+    int n = (int)(sizeof(at) / sizeof(at[0]));
+
+    for (int k = 0; k < n * n * n; k++) {
+        infq_svg_mark marks[3] = {{names[0], at[k % n]}, {names[1], at[k / n % n]}, {names[2], at[k / n / n]}};
+        double x[3], y[3], from[3], end[3];
+        infq_buf b;
+
+        infq_buf_init(&b);
+        infq_svg_histogram(edge, full, 6, marks, 3, "x", &b);
+        for (int i = 0; i < 3; i++) {
+            char shown[32];
+            const char *p;
+            place_of(b.data, names[i], &x[i], &y[i]);
+            snprintf(shown, sizeof(shown), ">%s<", names[i]);
+            for (p = strstr(b.data, shown); strncmp(p, "<text", 5) != 0; p--)
+                ;
+            from[i] = strstr(p, "\"end\"") && strstr(p, "\"end\"") < strstr(b.data, shown) ? x[i] - 20 : x[i];
+            end[i] = from[i] + 20;
+            ck_assert_double_ge(from[i], -1e-9);
+            ck_assert_double_le(end[i], 100 + 1e-9);
+        }
+        for (int i = 0; i < 3; i++) {
+            for (int j = 0; j < 3; j++) {
+                if (i == j)
+                    continue;
+                ck_assert_double_ge(fabs(y[i] - y[j]), 12);
+                if (x[j] > from[i] + 0.01 && x[j] < end[i] - 0.01)
+                    ck_assert_double_gt(y[j], y[i]); // the mark begins below its own label
+            }
+        }
+        infq_buf_deinit(&b);
+    }
+}
+END_TEST
+
 START_TEST(histogram_areas_follow_counts)
 {
     static const double edge[] = {0, 0.001, 0.01, 0.1, 1};
@@ -652,6 +731,8 @@ int main(void)
     tcase_add_test(t, ticks_are_round_and_inside);
     tcase_add_test(t, shares_rise_with_values);
     tcase_add_test(t, charts_draw_every_row_inside_the_page);
+    tcase_add_test(t, a_long_label_has_its_value_below_it);
+    tcase_add_test(t, labels_of_a_histogram_stay_clear_of_other_marks);
     tcase_add_test(t, histogram_areas_follow_counts);
     tcase_add_test(t, figures_come_together_by_model);
     tcase_add_test(t, verdict_is_the_worst_and_speaks_first);

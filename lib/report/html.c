@@ -22,6 +22,24 @@ static void cell(infq_buf *to, const char *cls, const char *s)
     infq_buf_str(to, "</td>");
 }
 
+/* A name that may be broken behind each underscore. */
+static void name_cell(infq_buf *to, const char *s)
+{
+    infq_buf name;
+
+    infq_buf_init(&name);
+    infq_markup_text(&name, s);
+    infq_buf_str(to, "<td class=\"w\">");
+    for (size_t i = 0; i < name.n; i++) {
+        infq_buf_add(to, &name.data[i], 1);
+        if (name.data[i] == '_')
+            infq_buf_str(to, "<wbr>");
+    }
+    infq_buf_str(to, "</td>");
+    to->failed = to->failed || name.failed;
+    infq_buf_deinit(&name);
+}
+
 static void verdict_cell(infq_buf *to, infq_report_verdict v)
 {
     infq_buf_fmt(to, "<td class=\"k\"><span class=\"word %s\">%s</span></td>", infq_report_verdict_name(v), infq_report_verdict_name(v));
@@ -29,7 +47,7 @@ static void verdict_cell(infq_buf *to, infq_report_verdict v)
 
 static void table(infq_buf *to, const char *const *heads, int n, const char *numeric)
 {
-    infq_buf_str(to, "<div class=\"scroll\"><table><thead><tr>");
+    infq_buf_str(to, "<div class=\"scroll\" tabindex=\"0\"><table><thead><tr>");
     for (int i = 0; i < n; i++) {
         infq_buf_fmt(to, "<th%s>", numeric[i] == 'n' ? " class=\"n\"" : "");
         text(to, heads[i]);
@@ -260,7 +278,7 @@ static void task_table(const infq_report_comparison *c, infq_buf *to)
         const infq_report_task *t = &c->tasks[i];
         char a[64];
         infq_buf_str(to, "<tr>");
-        cell(to, "k", t->task);
+        name_cell(to, t->task);
         verdict_cell(to, t->verdict);
         gap_text(t->gap, t->lo, t->hi, a, sizeof(a));
         cell(to, "n", a);
@@ -279,7 +297,7 @@ static void task_table(const infq_report_comparison *c, infq_buf *to)
 static void quote(infq_buf *to, const char *cls, const char *s)
 {
     infq_buf_fmt(to, "<td class=\"%s\">", cls);
-    if (s) {
+    if (s && *s) {
         infq_buf_str(to, "<q>");
         infq_markup_text(to, s);
         infq_buf_str(to, "</q>");
@@ -304,16 +322,16 @@ static void flip_table(const infq_report_comparison *c, infq_buf *to)
         const infq_flip *f = &c->flips[i];
         char a[24];
         infq_buf_str(to, "<tr>");
-        cell(to, "k", f->task);
+        name_cell(to, f->task);
         infq_buf_fmt(to, "<td class=\"n\">%lld</td>", (long long)f->doc);
         infq_buf_fmt(to, "<td class=\"n\">%.4g</td><td class=\"n\">%.4g</td>", f->first, f->second);
         cell(to, "n", infq_figure(f->margin_first, a));
         cell(to, "n", infq_figure(f->margin_second, a));
         if (texts) {
-            quote(to, "t", f->text);
-            quote(to, "k", f->answer);
-            quote(to, "k", f->said_first);
-            quote(to, "k", f->said_second);
+            quote(to, "q", f->text);
+            quote(to, "q", f->answer);
+            quote(to, "q", f->said_first);
+            quote(to, "q", f->said_second);
         }
         infq_buf_str(to, "</tr>\n");
     }

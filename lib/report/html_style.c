@@ -3,9 +3,9 @@
 // Two sets of colours, one per scheme; everything else uses their names. Verdicts are told by words as well as by colour.
 const char infq_html_style[] =
     ":root{color-scheme:light dark;--ink:#1c1f23;--soft:#5b636d;--paper:#fff;--card:#f5f6f8;--rule:#dfe3e8;--pass:#1a7f4b;--fail:#c0362c;"
-    "--open:#9a6700;--line:#2f6fb5;--band:#cfe0f3}\n"
+    "--open:#9a6700;--line:#2f6fb5;--band:#cfe0f3;--shade:#0000002e}\n"
     "@media (prefers-color-scheme:dark){:root{--ink:#e6e8eb;--soft:#9aa3ad;--paper:#14171a;--card:#1e2226;--rule:#343a41;--pass:#4cc38a;"
-    "--fail:#ff7b72;--open:#e3b341;--line:#79b1ea;--band:#2a3c52}}\n"
+    "--fail:#ff7b72;--open:#e3b341;--line:#79b1ea;--band:#2a3c52;--shade:#ffffff3d}}\n"
     "*{box-sizing:border-box}\n"
     "body{margin:0;background:var(--paper);color:var(--ink);font:15px/1.5 system-ui,-apple-system,\"Segoe UI\",Roboto,\"Helvetica Neue\",Arial,sans-serif}\n"
     "main{max-width:1080px;margin:0 auto;padding:24px 20px 64px}\n"
@@ -19,13 +19,17 @@ const char infq_html_style[] =
     ".verdict.pass{border-color:var(--pass)}.verdict.fail,.verdict.refused{border-color:var(--fail)}.verdict.undecided{border-color:var(--open)}\n"
     ".verdict ul{margin:12px 0 0;padding-left:20px}\n"
     ".word{font-weight:600}.word.pass{color:var(--pass)}.word.fail,.word.refused{color:var(--fail)}.word.undecided{color:var(--open)}\n"
-    ".scroll{overflow-x:auto;margin:8px 0}\n"
+    // a shadow at the end that more is hidden behind: two covers scroll with the table, two shadows stay
+    ".scroll{overflow-x:auto;margin:8px 0;background:linear-gradient(90deg,var(--paper) 30%,transparent) 0 0/36px 100% no-repeat local,"
+    "linear-gradient(270deg,var(--paper) 30%,transparent) 100% 0/36px 100% no-repeat local,"
+    "linear-gradient(90deg,var(--shade),transparent) 0 0/12px 100% no-repeat scroll,"
+    "linear-gradient(270deg,var(--shade),transparent) 100% 0/12px 100% no-repeat scroll}\n"
     "table{border-collapse:collapse;width:100%;font-size:.9rem;font-variant-numeric:tabular-nums}\n"
     "th,td{padding:6px 10px;border-bottom:1px solid var(--rule);text-align:left;vertical-align:top}\n"
     "th{color:var(--soft);font-weight:500;vertical-align:bottom}\n"
     "td.n,th.n{text-align:right}td.n{white-space:nowrap}\n"
     "td.t{min-width:12rem;overflow-wrap:anywhere}\n"
-    "td.k{white-space:nowrap}\n"
+    "td.k{white-space:nowrap}td.w{min-width:7rem}td.q{min-width:9rem;overflow-wrap:anywhere}\n"
     "details{margin:12px 0}summary{cursor:pointer;font-weight:500}\n"
     "q{quotes:none;white-space:pre-wrap;font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;font-size:.85em}\n"
     ".chart{display:block;margin:8px 0 4px;overflow:visible}\n"
@@ -48,5 +52,5 @@ const char infq_html_style[] =
     ".key{display:flex;flex-wrap:wrap;gap:4px 18px;color:var(--soft);font-size:.85rem;margin:0 0 8px;padding:0;list-style:none}\n"
     ".key i{display:inline-block;width:18px;height:10px;margin-right:6px;vertical-align:baseline}\n"
     ".key .band{background:var(--band)}.key .margin{border-top:2px dashed var(--fail);height:4px}\n"
-    "@media (max-width:600px){main{padding:16px 14px 48px}.verdict p{font-size:1.05rem}th,td{padding:5px 8px}}\n"
+    "@media (max-width:600px){main{padding:16px 14px 48px}.verdict p{font-size:1.05rem}th,td{padding:5px 8px}td.t{min-width:8rem}}\n"
     "@media print{details{display:block}}\n";

@@ -306,7 +306,7 @@ static infq_status read_texts(infq_report *r, const cJSON *doc, infq_err *err)
 
 static infq_status read_settings(infq_report *r, const cJSON *doc, infq_err *err)
 {
-    static const char *const keys[] = {"version", "settings", "cpu_level", "policy_sha256", "policy_file", "noise_source"};
+    static const char *const keys[] = {"version", "settings", "cpu_level", "items", "policy_sha256", "policy_file", "noise_source"};
     const cJSON *policy = infq_json_get(doc, "policy");
     const char *name;
 

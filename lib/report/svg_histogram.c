@@ -6,6 +6,8 @@
 
 #define HEIGHT 150.0
 #define TOP 46.0
+#define MAX_MARKS 3
+#define LABEL_SHARE 0.24 /* of the width of a phone, for a label */
 
 /* First and last bin that hold something, so that the axis shows what there is. */
 static bool used(const int64_t *count, int n, int *first, int *last)
@@ -36,15 +38,32 @@ static void axis(const infq_svg_axis *a, double bottom, const char *label, infq_
     infq_svg_text(to, "axis", 1, bottom + 33, INFQ_SVG_END, label);
 }
 
-/* Labels of marks that lie close together go to lines of their own. */
+/* Labels stand on lines of their own, beside the upper end of their mark and where no other mark passes: those at the right of their
+ * marks go down from left to right, those at the left of them (where the drawing ends) go down from right to left. */
 static void draw_marks(const infq_svg_axis *a, const infq_svg_mark *marks, int n, double bottom, infq_buf *to)
 {
-    for (int i = 0; i < n; i++) {
-        double x = infq_svg_share(a, marks[i].at), y = 12 + 13 * (i % 3);
+    int order[MAX_MARKS], n_used = 0, level[MAX_MARKS];
+    double x[MAX_MARKS], limit;
+
+    for (int i = 0; i < n && n_used < MAX_MARKS; i++) {
+        int at = n_used;
         if (!isfinite(marks[i].at))
             continue;
-        infq_svg_line(to, "mark", x, y + 3, x, bottom);
-        infq_svg_text(to, "tick", x, y, x < 0.5 ? INFQ_SVG_START : INFQ_SVG_END, marks[i].label);
+        for (; at > 0 && marks[order[at - 1]].at > marks[i].at; at--)
+            order[at] = order[at - 1];
+        order[at] = i;
+        n_used++;
+    }
+    for (int i = 0; i < n_used; i++)
+        x[i] = infq_svg_share(a, marks[order[i]].at);
+    // all at the right where the last has room; all at the left where the first has; otherwise by halves
+    limit = n_used == 0 || x[n_used - 1] <= 1 - LABEL_SHARE ? 1 : x[0] >= LABEL_SHARE ? 0 : 0.5;
+    for (int i = 0, up = 0, down = n_used - 1; i < n_used; i++)
+        level[i] = x[i] < limit ? up++ : down--;
+    for (int i = 0; i < n_used; i++) {
+        double y = 12 + 13 * level[i];
+        infq_svg_line(to, "mark", x[i], y + 3, x[i], bottom);
+        infq_svg_text(to, "tick", x[i], y, x[i] < limit ? INFQ_SVG_START : INFQ_SVG_END, marks[order[i]].label);
     }
 }
 

@@ -1,10 +1,14 @@
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
+#include "lib/base/str.h"
 #include "lib/report/svg.h"
 #include "lib/report/words.h"
 
 #define ROW 38.0
+#define LINE 15.0
+#define LINE_CHARS 42 /* of label and value together, beside each other on a phone */
 #define TOP 8.0
 #define FOOT 34.0
 
@@ -51,9 +55,15 @@ static void grid(const infq_svg_axis *a, double bottom, const char *unit, double
     }
 }
 
+// Pixels that a row is higher than others: its value stands below its label.
+static double extra_of(const infq_svg_interval *r)
+{
+    return infq_utf8_count(r->label, strlen(r->label)) + infq_utf8_count(r->value, strlen(r->value)) > LINE_CHARS ? LINE : 0;
+}
+
 static void row(const infq_svg_axis *a, const infq_svg_interval *r, double y, infq_buf *to)
 {
-    double x = infq_svg_share(a, r->at), mid = y + 27, lo = infq_svg_share(a, r->lo), hi = infq_svg_share(a, r->hi);
+    double extra = extra_of(r), x = infq_svg_share(a, r->at), mid = y + 27 + extra, lo = infq_svg_share(a, r->lo), hi = infq_svg_share(a, r->hi);
     char cls[40];
 
     if (isfinite(r->noise)) {
@@ -61,7 +71,7 @@ static void row(const infq_svg_axis *a, const infq_svg_interval *r, double y, in
         infq_svg_rect(to, "band", from, mid - 8, end - from, 16);
     }
     infq_svg_text(to, r->strong ? "label strong" : "label", 0, y + 14, INFQ_SVG_START, r->label);
-    infq_svg_text(to, "value", 1, y + 14, INFQ_SVG_END, r->value);
+    infq_svg_text(to, "value", 1, y + 14 + extra, INFQ_SVG_END, r->value);
     if (isfinite(r->lo) && isfinite(r->hi)) {
         snprintf(cls, sizeof(cls), "span %s", r->cls);
         infq_svg_line(to, cls, lo, mid, hi, mid);
@@ -75,15 +85,17 @@ static void row(const infq_svg_axis *a, const infq_svg_interval *r, double y, in
 void infq_svg_intervals(const infq_svg_interval *rows, int n, double margin, const char *unit, infq_buf *to)
 {
     infq_svg_axis a = axis_of(rows, n, margin);
-    double bottom = TOP + ROW * n + 4;
+    double bottom = TOP + 4, y = TOP;
 
+    for (int i = 0; i < n; i++)
+        bottom += ROW + extra_of(&rows[i]);
     infq_svg_open(to, bottom + FOOT, unit);
     grid(&a, bottom, unit, margin, to);
     for (int i = 0; i < n; i++) {
-        double y = TOP + ROW * i;
         if (rows[i].strong)
             infq_svg_line(to, "rule", 0, y, 1, y);
         row(&a, &rows[i], y, to);
+        y += ROW + extra_of(&rows[i]);
     }
     infq_svg_close(to);
 }
