@@ -1,38 +1,20 @@
 #!/usr/bin/env python3
 """Measures the figures of docs/results.md by running the tools, and writes the page. Python's standard library only.
 
-usage: results.py [--only SECTION,...] [--model DIR] [--out FILE]     sections: quantize quality tasks speed big kill
+usage: results.py [--only SECTION,...] [--model DIR] [--out FILE]     sections: quantize quality tasks speed big kill,
+       and of the evaluation (results_eval.py) operating verdicts noise diagnose resume recipes
 Each section's figures are kept in build/results/SECTION.json; the page is made from what is there, so one section can be repeated.
 """
 import argparse, hashlib, json, os, random, shutil, signal, struct, subprocess, sys, time
 
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-B = os.path.join(ROOT, 'build')
-SHARED = os.environ.get('INFQ_SHARED', os.path.join(ROOT, '..', 'shared'))
+import results_eval
+from results_common import B, ROOT, SHARED, keep, load, run, tool
+
 SCHEMES = [('W4A16', 'rtn', []), ('W4A16', 'search', []), ('W4A16_ASYM', 'rtn', []), ('W4A16_ASYM', 'search', []),
            ('W4A16', 'search', ['--group-size', '32']), ('W4A16', 'search', ['--group-size', 'channel']), ('W8A16', 'search', []),
            ('W8A8-INT8', 'search', []), ('FP8', 'search', []), ('FP8-BLOCK', 'search', [])]
 BLIMP = ['adjunct_island', 'anaphor_number_agreement', 'determiner_noun_agreement_2', 'npi_present_1', 'irregular_past_participle_verbs',
          'passive_1', 'principle_A_case_2', 'regular_plural_subject_verb_agreement_2', 'transitive', 'wh_questions_object_gap']
-
-
-def run(args, ok=(0,)):
-    t = time.time()
-    p = subprocess.run(args, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    if p.returncode not in ok:
-        sys.exit('results: %s: exit %d: %s' % (' '.join(args), p.returncode, p.stderr[-400:]))
-    return p.stdout, time.time() - t, p.returncode
-
-
-def tool(name, *args, ok=(0,)):
-    return run([os.path.join(B, name)] + list(args), ok)
-
-
-def keep(section, data):
-    os.makedirs(B + '/results', exist_ok=True)
-    data['at'] = time.strftime('%Y-%m-%d %H:%M')
-    data['commit'] = subprocess.run(['git', 'rev-parse', '--short', 'HEAD'], cwd=ROOT, stdout=subprocess.PIPE, text=True).stdout.strip()
-    json.dump(data, open('%s/results/%s.json' % (B, section), 'w'), indent=1)
 
 
 def out_of(scheme, method, extra):
@@ -207,9 +189,6 @@ def kill(a):
 
 
 def page(a):
-    def load(s):
-        p = '%s/results/%s.json' % (B, s)
-        return json.load(open(p)) if os.path.exists(p) else None
     cpu = next((l.split(':', 1)[1].strip() for l in open('/proc/cpuinfo') if l.startswith('model name')), '?')
     o = ['# Measured results', '', 'Made by `make results` (tools/results.py); nothing here is typed by hand. Machine: %s, %d processors, shared with '
          'others, so times vary; ratios measured in one run are worth more than times.' % (cpu, os.cpu_count()), '',
@@ -276,6 +255,7 @@ def page(a):
     if d:
         o += ['## Killed while quantizing', '', 'SIGKILL at %d random moments: %d runs had already finished, %d incomplete folders were seen under the final name; the run after '
               'the last kill gave %s bytes. Commit %s, %s.' % (d['kills'], d['finished_before_kill'], d['incomplete_seen'], 'the same' if d['same_bytes'] else 'OTHER', d['commit'], d['at']), '']
+    o += results_eval.page()
     open(a.out, 'w').write('\n'.join(o))
     print('wrote', a.out)
 
@@ -283,7 +263,7 @@ def page(a):
 def main():
     os.makedirs(B + '/results/out', exist_ok=True)
     p = argparse.ArgumentParser()
-    p.add_argument('--only', default='quantize,quality,tasks,speed,big,kill')
+    p.add_argument('--only', default=','.join(['quantize', 'quality', 'tasks', 'speed', 'big', 'kill'] + list(results_eval.MEASURE)))
     p.add_argument('--model', default=B + '/models/smollm2-135m')
     p.add_argument('--text', default=SHARED + '/data/wikitext-2/wiki.test.raw')
     p.add_argument('--tokens', type=int, default=32768)
@@ -293,7 +273,7 @@ def main():
         a.text += '.gz'
     for s in a.only.split(','):
         if s:
-            globals()[s](a)
+            (results_eval.MEASURE.get(s) or globals()[s])(a)
     page(a)
 
 
