@@ -21,6 +21,9 @@ typedef struct {
         -4: no log-probabilities */
     int n_script;
     bool bos;             /* echoes a BOS token in front */
+    bool parts;           /* counts one character more than the text has, as where a token holds half of one */
+    int own_tokens;       /* counts so many tokens more than were sent */
+    int sleep_ms;         /* before the first answer */
     int n_requests;
     char last_body[4096], last_path[64], last_auth[64];
 } world;
@@ -28,6 +31,24 @@ typedef struct {
 static world *shared;
 static pid_t child;
 static int port;
+
+// Token ids: id i has log-probability -i / 4, and it is the likeliest unless odd.
+static void put_ids(const cJSON *ids, infq_buf *to)
+{
+    const cJSON *v;
+    infq_buf values, tops;
+
+    infq_buf_init(&values);
+    infq_buf_init(&tops);
+    cJSON_ArrayForEach(v, ids) {
+        infq_buf_fmt(&values, v == ids->child ? "null," : "%g,", -0.25 * v->valuedouble);
+        infq_buf_fmt(&tops, "{\"t\": %g},", -0.25 * v->valuedouble + (v->valueint % 2 ? 0.125 : 0));
+    }
+    infq_buf_fmt(to, "{\"choices\": [{\"text\": \"\", \"logprobs\": {\"token_logprobs\": [%s-9], \"top_logprobs\": [%s{}]}}], "
+                 "\"usage\": {\"prompt_tokens\": %d}}", values.data, tops.data, cJSON_GetArraySize(ids) + shared->own_tokens);
+    infq_buf_deinit(&values);
+    infq_buf_deinit(&tops);
+}
 
 static void put_score(const cJSON *body, infq_buf *to)
 {
@@ -59,11 +80,11 @@ static void put_score(const cJSON *body, infq_buf *to)
         infq_buf_fmt(&offsets, "%zu,", chars + (shared->bos ? 3 : 0));
         chars += k;
         if (at == n)
-            infq_buf_fmt(&offsets, "%zu", chars + (shared->bos ? 3 : 0)); // of the token behind the prompt
+            infq_buf_fmt(&offsets, "%zu", chars + (shared->bos ? 3 : 0) + (shared->parts ? 3 : 0)); // of the token behind the prompt
     }
     infq_buf_fmt(to, "{\"choices\": [{\"text\": \"\", \"logprobs\": {\"token_logprobs\": [%s-9], \"top_logprobs\": [%s{}], "
-                 "\"text_offset\": [%s]}}], \"usage\": {\"prompt_tokens\": %zu}}", values.data, tops.data, offsets.data,
-                     n_tokens);
+                 "\"text_offset\": [%s], \"tokens\": [\"%.*s\"]}}], \"usage\": {\"prompt_tokens\": %zu}}", values.data, tops.data,
+                 offsets.data, shared->bos ? 3 : (int)strcspn(prompt, " "), shared->bos ? "<s>" : prompt, n_tokens);
     infq_buf_deinit(&values);
     infq_buf_deinit(&tops);
     infq_buf_deinit(&offsets);
@@ -74,7 +95,10 @@ static void put_answer(const char *path, const cJSON *body, infq_buf *to)
     const cJSON *messages = infq_json_get(body, "messages"), *last = NULL, *m;
 
     if (infq_json_get(body, "echo")) {
-        put_score(body, to);
+        if (cJSON_IsArray(infq_json_get(body, "prompt")))
+            put_ids(infq_json_get(body, "prompt"), to);
+        else
+            put_score(body, to);
         return;
     }
     cJSON_ArrayForEach(m, messages)
@@ -137,6 +161,8 @@ static void serve(int listener)
         }
         i = shared->n_requests++;
         status = i < shared->n_script ? shared->script[i] : 0;
+        if (i == 0 && shared->sleep_ms > 0)
+            usleep((useconds_t)shared->sleep_ms * 1000);
         sscanf(in, "POST %63s", shared->last_path);
         p = strcasestr(in, "authorization:");
         snprintf(shared->last_auth, sizeof(shared->last_auth), "%.*s", p ? (int)strcspn(p, "\r") : 0, p ? p : "");
@@ -253,6 +279,131 @@ START_TEST(log_likelihoods_are_sums_over_the_continuation)
 }
 END_TEST
 
+static infq_status one_score(infq_server_options o)
+{
+    infq_items *items = items_new();
+    infq_task *t = choices(test_tmpdir(), three);
+    infq_server *s = client(&o);
+    int64_t across;
+    infq_status st = infq_server_score_task(s, t, items, NULL, &across, &err);
+
+    infq_server_close(s);
+    infq_task_free(t);
+    infq_items_free(items);
+    return st;
+}
+
+// A folder with a tokenizer of a few words, "<s>" (id 0) in front of an empty context.
+static infq_tokenizer *words(const char *dir)
+{
+    static const char *const files[2][2] = {
+        {"tokenizer.json", "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"<s>\":0,\"a\":1,\"b\":2,\"c\":3,\"ab\":4,\"bc\":5,\" \":6},"
+                           "\"merges\":[\"a b\",\"b c\"]},\"added_tokens\":[{\"id\":0,\"content\":\"<s>\",\"special\":true}]}"},
+        {"tokenizer_config.json", "{\"bos_token\":\"<s>\",\"tokenizer_class\":\"PreTrainedTokenizerFast\"}"}};
+    infq_tokenizer *t = NULL;
+
+    for (int i = 0; i < 2; i++) {
+        char path[300];
+        FILE *f;
+        snprintf(path, sizeof(path), "%s/%s", dir, files[i][0]);
+        f = fopen(path, "w");
+        fputs(files[i][1], f);
+        fclose(f);
+    }
+    ck_ok(infq_tokenizer_open(dir, &t, &err), err);
+    return t;
+}
+
+/* The ids that the engine would see are sent: also for an empty context, and where a word is parted otherwise behind its context. */
+START_TEST(with_a_tokenizer_token_ids_are_sent_and_scored)
+{
+    infq_server_options o = infq_server_options_default();
+    infq_items *items = items_new();
+    infq_tokenizer *tok = words(test_tmpdir());
+    int64_t across;
+    infq_task *t;
+    infq_server *s;
+
+    start();
+    t = choices(test_tmpdir(), "{\"context\": \"a\", \"choices\": [\" bc\", \" cab\"], \"gold\": 0}\n"
+                               "{\"context\": \"\", \"choices\": [\"ab\", \"cc\"], \"gold\": 1}\n");
+    o.tok = tok;
+    o.parallel = 1;
+    s = client(&o);
+    ck_ok(infq_server_score_task(s, t, items, NULL, &across, &err), err);
+    ck_assert_int_eq(across, 0);
+    ck_assert_double_eq_tol(infq_items_get(items, 0)->ll[0], -0.25 * (6 + 5), 1e-12);
+    ck_assert_double_eq_tol(infq_items_get(items, 0)->ll[1], -0.25 * (6 + 3 + 4), 1e-12);
+    ck_assert_int_eq(infq_items_get(items, 0)->n_tokens[1], 3);
+    ck_assert_double_eq_tol(infq_items_get(items, 1)->ll[0], -0.25 * 4, 1e-12);
+    ck_assert(infq_items_get(items, 1)->greedy[0] && !infq_items_get(items, 1)->greedy[1]);
+    ck_assert_ptr_nonnull(strstr(shared->last_body, "\"prompt\":[0,3,3]"));
+    ck_assert_uint_eq(strlen(infq_items_get(items, 0)->request), 16);
+    infq_server_close(s);
+    infq_items_free(items);
+    shared->own_tokens = -1; // a server that counts otherwise has changed the prompt
+    items = items_new();
+    s = client(&o);
+    ck_assert_int_eq(infq_server_score_task(s, t, items, NULL, &across, &err), INFQ_E_UNSUPPORTED);
+    ck_assert_ptr_nonnull(strstr(err.msg, "were sent"));
+    infq_server_close(s);
+    infq_items_free(items);
+    infq_task_free(t);
+    infq_tokenizer_free(tok);
+    stop();
+}
+END_TEST
+
+START_TEST(offsets_that_do_not_fit_the_text_are_refused)
+{
+    infq_server_options o = infq_server_options_default();
+
+    start();
+    shared->parts = true;
+    ck_assert_int_eq(one_score(o), INFQ_E_UNSUPPORTED);
+    ck_assert_ptr_nonnull(strstr(err.msg, "offsets do not fit"));
+    shared->bos = true;
+    ck_assert_int_eq(one_score(o), INFQ_E_UNSUPPORTED);
+    ck_assert_ptr_nonnull(strstr(err.msg, "offsets do not fit"));
+    stop();
+}
+END_TEST
+
+START_TEST(a_request_that_hangs_is_sent_again)
+{
+    infq_server_options o = infq_server_options_default();
+
+    start();
+    shared->sleep_ms = 700;
+    o.timeout_s = 0.2;
+    ck_assert_int_eq(one_score(o), 0);
+    ck_assert_int_gt(shared->n_requests, 6);
+    stop();
+}
+END_TEST
+
+START_TEST(items_of_another_order_are_not_gone_on_with)
+{
+    infq_server_options o = infq_server_options_default();
+    infq_items *items = items_new();
+    infq_item *it;
+    infq_task *t = choices(test_tmpdir(), three);
+    infq_server *s;
+    int64_t across;
+
+    start();
+    s = client(&o);
+    ck_ok(infq_items_add(items, 2, &it, &err), err);
+    it->doc = 1;
+    ck_assert_int_eq(infq_server_score_task(s, t, items, NULL, &across, &err), INFQ_E_EXISTS);
+    ck_assert_int_eq(shared->n_requests, 0);
+    infq_server_close(s);
+    infq_items_free(items);
+    infq_task_free(t);
+    stop();
+}
+END_TEST
+
 START_TEST(failures_that_pass_are_tried_again)
 {
     infq_server_options o = infq_server_options_default();
@@ -276,20 +427,6 @@ START_TEST(failures_that_pass_are_tried_again)
     stop();
 }
 END_TEST
-
-static infq_status one_score(infq_server_options o)
-{
-    infq_items *items = items_new();
-    infq_task *t = choices(test_tmpdir(), three);
-    infq_server *s = client(&o);
-    int64_t across;
-    infq_status st = infq_server_score_task(s, t, items, NULL, &across, &err);
-
-    infq_server_close(s);
-    infq_task_free(t);
-    infq_items_free(items);
-    return st;
-}
 
 START_TEST(failures_that_stay_are_named)
 {
@@ -446,6 +583,10 @@ int main(void)
 
     tcase_set_timeout(t, 60);
     tcase_add_test(t, log_likelihoods_are_sums_over_the_continuation);
+    tcase_add_test(t, with_a_tokenizer_token_ids_are_sent_and_scored);
+    tcase_add_test(t, offsets_that_do_not_fit_the_text_are_refused);
+    tcase_add_test(t, a_request_that_hangs_is_sent_again);
+    tcase_add_test(t, items_of_another_order_are_not_gone_on_with);
     tcase_add_test(t, failures_that_pass_are_tried_again);
     tcase_add_test(t, failures_that_stay_are_named);
     tcase_add_test(t, the_rate_is_kept);

@@ -59,9 +59,11 @@ static const opt_row rows[] = {
       "otherwise a folder", AT(export), 0, 0 },
     { "server", 0, OPT_STR, "URL", "an OpenAI-compatible server in place of MODEL; INFQ_API_KEY is its key, if set", AT(server), 0, 0 },
     { "model", 0, OPT_STR, "NAME", "what the server calls its model", AT(model), 0, 0 },
+    { "tokenizer", 0, OPT_STR, "MODEL", "folder of the server's model: likelihoods are asked with its token ids", AT(tokenizer), 0, 0 },
     { "parallel", 0, OPT_I64, "N", "requests to the server at a time (8)", AT(parallel), 1, 256 },
     { "rate", 0, OPT_F64, "X", "requests a second at most (0: no limit)", AT(rate), 0, 1e6 },
     { "retries", 0, OPT_I64, "N", "of a request that the server or the network refused for now (6)", AT(retries), 0, 1000 },
+    { "timeout", 0, OPT_I64, "SECONDS", "for one request; then it is sent again (600)", AT(timeout), 1, 86400 },
     { "bench", 0, OPT_LIST, "FILE", "speed of a model, as infbench --json printed it; may be repeated", AT(benches), 0, 0 },
     { "speed", 0, OPT_FLAG, NULL, "measure the speed of each model here, one request at a time", AT(speed), 0, 0 },
     { "json", 0, OPT_FLAG, NULL, "one JSON object on standard output", AT(json), 0, 0 },
@@ -517,6 +519,8 @@ static infq_status check_models(const eval_options *o, int n, infq_err *err)
 {
     if (!o->server && o->model)
         return infq_err_set(err, INFQ_E_USAGE, "--model names a server's model: --server is missing");
+    if (!o->server && o->tokenizer)
+        return infq_err_set(err, INFQ_E_USAGE, "--tokenizer is for a server's model: --server is missing");
     if (!o->server)
         return n > 0 ? 0 : infq_err_set(err, INFQ_E_USAGE, "MODEL is missing (infeval --help)");
     if (!o->model)
@@ -527,7 +531,7 @@ static infq_status check_models(const eval_options *o, int n, infq_err *err)
 int cmd_eval(int argc, char **argv)
 {
     eval_options o = { .bos = "model", .shots = -1, .fewshot_seed = -1, .backend = "auto", .margin = NAN, .alpha = NAN, .power = NAN,
-                       .chat = "task", .reasoning = "strip", .top_p = 1, .seed = 1, .parallel = 8, .retries = 6 };
+                       .chat = "task", .reasoning = "strip", .top_p = 1, .seed = 1, .parallel = 8, .retries = 6, .timeout = 600 };
     eval_run *r = NULL;
     infq_buf doc;
     cmd_sink sink;

@@ -19,8 +19,8 @@
 typedef struct {
     opt_list tasks, data, ppl, metrics, references, benches;
     const char *convention, *bos, *metric, *items, *backend; /* convention NULL: the task's, gptq for files */
-    const char *chat, *system, *reasoning, *export, *server, *model; /* of generation; a server in place of models */
-    int64_t max_tokens, top_k, seed, parallel, retries;
+    const char *chat, *system, *reasoning, *export, *server, *model, *tokenizer; /* of generation; a server in place of models */
+    int64_t max_tokens, top_k, seed, parallel, retries, timeout;
     double temperature, top_p, rate;
     int64_t window, tokens, limit, batch, threads;
     int64_t shots, fewshot_seed, rotate; /* infq_task_options; -1, -1, 0 unless asked */

@@ -124,27 +124,45 @@ infq_status eval_export(const eval_run *r, infq_err *err)
     return 0;
 }
 
+static infq_status measure_with(eval_run *r, const infq_server_options *so, infq_err *err)
+{
+    infq_server *s = NULL;
+    infq_status st = 0;
+
+    INFQ_TRY(infq_server_open(so, &s, err));
+    for (int i = 0; i < r->n_tasks && !st; i++)
+        st = eval_score_one(r, 0, NULL, s, &r->tasks[i], err);
+    if (!st && infq_server_retried(s) > 0)
+        infq_warn(r->log, "%lld requests were sent again", (long long)infq_server_retried(s));
+    infq_server_close(s);
+    return st;
+}
+
 infq_status eval_server_measure(eval_run *r, infq_err *err)
 {
     infq_server_options so = infq_server_options_default();
-    infq_server *s = NULL;
-    infq_status st = 0;
+    infq_tokenizer *tok = NULL;
+    infq_status st;
 
     so.url = r->o->server;
     so.model = r->o->model;
     so.key = getenv("INFQ_API_KEY");
     so.parallel = r->o->parallel;
     so.retries = r->o->retries;
+    so.timeout_s = (double)r->o->timeout;
     so.rate = r->o->rate;
+    so.bos = r->bos;
     so.log = r->log;
     if (r->n_texts > 0)
         return infq_err_set(err, INFQ_E_UNSUPPORTED, "perplexity and KL divergence need the model itself, not a server");
     snprintf(r->settings, sizeof(r->settings), "infq=%s server", INFQ_VERSION);
-    INFQ_TRY(infq_server_open(&so, &s, err));
-    for (int i = 0; i < r->n_tasks && !st; i++)
-        st = eval_score_one(r, 0, NULL, s, &r->tasks[i], err);
-    if (!st && infq_server_retried(s) > 0)
-        infq_warn(r->log, "%lld requests were sent again", (long long)infq_server_retried(s));
-    infq_server_close(s);
+    if (r->o->tokenizer) {
+        INFQ_TRY(infq_tokenizer_open(r->o->tokenizer, &tok, err));
+        snprintf(r->tokenizer[0], sizeof(r->tokenizer[0]), "%s", infq_tokenizer_digest(tok));
+        snprintf(r->settings, sizeof(r->settings), "infq=%s server ids bos=%s", INFQ_VERSION, r->o->bos);
+    }
+    so.tok = tok;
+    st = measure_with(r, &so, err);
+    infq_tokenizer_free(tok);
     return st;
 }

@@ -4,9 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "lib/base/cursor.h"
-#include "lib/base/hash.h"
 #include "lib/base/str.h"
+#include "lib/eval/score_int.h"
 #include "lib/eval/stats.h"
 
 #define AUTO_TOKENS 2048     /* tokens a batch when its size is chosen here */
@@ -19,13 +18,10 @@ infq_score_options infq_score_options_default(void)
     return (infq_score_options){.bos = INFQ_BOS_MODEL};
 }
 
-/* An item in ids. */
 typedef struct {
-    const infq_doc *doc;
-    infq_query *q;           /* [n_requests] */
+    infq_score_input in;
     int64_t n_tokens;        /* fed if the choices' common beginning is computed once */
     int64_t n_pages;         /* of cache, at least */
-    int64_t cut;             /* most tokens that an input lost in front */
 } unit;
 
 typedef struct {
@@ -39,112 +35,19 @@ typedef struct {
     infq_arena *arena;       /* of the batch */
 } scorer;
 
-/* Context of the request before, in ids: choices of an item usually share it. */
-typedef struct {
-    const char *text;
-    infq_ids ids;
-} context_ids;
-
-static infq_status encode(const scorer *s, const infq_request *r, context_ids *c, infq_ids *ids, int64_t *n_ctx, infq_err *err)
-{
-    int32_t prefix = infq_tokenizer_prefix(s->tok);
-    size_t skip;
-
-    if (c->text != r->context) {
-        infq_ids_clear(&c->ids);
-        c->text = r->context;
-        INFQ_TRY(infq_encode_context(s->tok, s->o->bos, r->context, r->n_context, &c->ids, err));
-        if (c->ids.n == 0) {
-            if (prefix < 0)
-                return infq_err_set(err, INFQ_E_UNSUPPORTED, "an empty context needs a BOS or EOS token, the tokenizer has neither");
-            infq_ids_push(&c->ids, prefix);
-        }
-        INFQ_TRY(infq_ids_status(&c->ids, err));
-    }
-    infq_ids_append(ids, c->ids.data, c->ids.n);
-    *n_ctx = (int64_t)c->ids.n;
-    INFQ_TRY(infq_encode_continuation(s->tok, s->o->bos, r->context, r->n_context, r->continuation, r->n_continuation, c->ids.n, ids, err));
-    // a continuation that begins with the prefix token itself has it as its context
-    skip = r->n_context == 0 && (int64_t)ids->n > *n_ctx && ids->data[*n_ctx] == prefix;
-    memmove(ids->data + *n_ctx, ids->data + *n_ctx + skip, (ids->n - (size_t)*n_ctx - skip) * sizeof(*ids->data));
-    ids->n -= skip;
-    return infq_ids_status(ids, err);
-}
-
-/* Too long: the last limit + 1 tokens stay, all but the last of them fed. A context of one token at least stays. */
-static void cut_front(int64_t limit, int64_t n_ctx, infq_query *q, int64_t *lost)
-{
-    int64_t drop = q->n - (limit + 1);
-
-    q->n_ctx = n_ctx;
-    if (drop <= 0)
-        return;
-    q->ids += drop;
-    q->n -= drop;
-    q->n_ctx = n_ctx > drop ? n_ctx - drop : 1;
-    *lost = drop > *lost ? drop : *lost;
-}
-
 static infq_status prepare(const scorer *s, const infq_doc *d, unit *u, infq_err *err)
 {
-    context_ids c = {NULL, {0}};
-    infq_ids ids;
-    infq_status st;
-
     memset(u, 0, sizeof(*u));
-    u->doc = d;
-    infq_ids_init(&c.ids);
-    infq_ids_init(&ids);
-    st = infq_arena_calloc(s->arena, (size_t)d->n_requests, sizeof(*u->q), "queries", (void **)&u->q, err);
-    for (int64_t i = 0; i < d->n_requests && !st; i++) {
-        infq_query *q = &u->q[i], *before = i > 0 ? &u->q[i - 1] : NULL;
-        int32_t *copy;
-        int64_t n_ctx = 0, shared = 0;
-        infq_ids_clear(&ids);
-        st = encode(s, &d->requests[i], &c, &ids, &n_ctx, err);
-        if (!st)
-            st = infq_arena_alloc(s->arena, ids.n, sizeof(*copy), "token ids", (void **)&copy, err);
-        if (st)
-            break;
-        memcpy(copy, ids.data, ids.n * sizeof(*copy));
-        q->ids = copy;
-        q->n = (int64_t)ids.n;
-        cut_front(s->limit, n_ctx, q, &u->cut);
+    INFQ_TRY(infq_score_encode(s->tok, s->o->bos, s->limit, d, s->arena, &u->in, err));
+    for (int64_t i = 0; i < d->n_requests; i++) {
+        const infq_query *q = &u->in.q[i], *before = i > 0 ? &u->in.q[i - 1] : NULL;
+        int64_t shared = 0;
         while (before && shared + 1 < q->n && shared + 1 < before->n && q->ids[shared] == before->ids[shared])
             shared++;
         u->n_tokens += q->n - 1 - shared;
         u->n_pages += infq_likelihood_pages(s->engine, q->n - shared);
     }
-    infq_ids_deinit(&c.ids);
-    infq_ids_deinit(&ids);
-    return st;
-}
-
-static infq_status add_word(infq_sha256 *h, int64_t v, infq_err *err)
-{
-    uint8_t word[4];
-
-    infq_store_u32le(word, (uint32_t)v);
-    return infq_sha256_add(h, word, 4, err);
-}
-
-static infq_status request_digest(const unit *u, char hex[65], infq_err *err)
-{
-    infq_sha256 *h = NULL;
-    infq_status st = infq_sha256_new(&h, err);
-
-    for (int64_t i = 0; i < u->doc->n_requests && !st; i++) {
-        const infq_query *q = &u->q[i];
-        st = add_word(h, q->n_ctx, err);
-        if (!st)
-            st = add_word(h, q->n - q->n_ctx, err);
-        for (int64_t k = 0; k < q->n && !st; k++)
-            st = add_word(h, q->ids[k], err);
-    }
-    if (!st)
-        st = infq_sha256_end(h, hex, err);
-    infq_sha256_free(h);
-    return st;
+    return 0;
 }
 
 static int64_t doc_at(const scorer *s, int64_t i)
@@ -183,10 +86,10 @@ static infq_status name_item(const scorer *s, const unit *units, int64_t n, infq
         snprintf(where, sizeof(where), ", nor is what layer %d leaves", bad.stage - 1);
     else if (bad.stage == layers + 1)
         snprintf(where, sizeof(where), ", nor is what the final norm leaves");
-    for (int64_t i = 0; i < n; at -= units[i++].doc->n_requests)
-        if (at < units[i].doc->n_requests)
+    for (int64_t i = 0; i < n; at -= units[i++].in.doc->n_requests)
+        if (at < units[i].in.doc->n_requests)
             return infq_err_set(err, INFQ_E_NUMERIC, "item %lld, choice %lld: the model's logits are not finite%s",
-                                (long long)units[i].doc->doc, (long long)at, where);
+                                (long long)units[i].in.doc->doc, (long long)at, where);
     return err->code;
 }
 
@@ -196,57 +99,31 @@ static infq_status run_units(const scorer *s, unit *units, int64_t n, infq_err *
     int64_t n_q = 0, at = 0;
 
     for (int64_t i = 0; i < n; i++)
-        n_q += units[i].doc->n_requests;
+        n_q += units[i].in.doc->n_requests;
     INFQ_TRY(infq_arena_alloc(s->arena, (size_t)n_q, sizeof(*all), "queries", (void **)&all, err));
-    for (int64_t i = 0; i < n; at += units[i++].doc->n_requests)
-        memcpy(all + at, units[i].q, (size_t)units[i].doc->n_requests * sizeof(*all));
+    for (int64_t i = 0; i < n; at += units[i++].in.doc->n_requests)
+        memcpy(all + at, units[i].in.q, (size_t)units[i].in.doc->n_requests * sizeof(*all));
     if (infq_likelihood_run(s->engine, all, n_q, err))
         return name_item(s, units, n, err);
-    for (int64_t i = 0, k = 0; i < n; k += units[i++].doc->n_requests)
-        memcpy(units[i].q, all + k, (size_t)units[i].doc->n_requests * sizeof(*all));
+    for (int64_t i = 0, k = 0; i < n; k += units[i++].in.doc->n_requests)
+        memcpy(units[i].in.q, all + k, (size_t)units[i].in.doc->n_requests * sizeof(*all));
     return 0;
 }
 
 static infq_status put_item(const scorer *s, const unit *u, infq_items *items, infq_item_log *log, infq_err *err)
 {
-    const infq_doc *d = u->doc;
     infq_item *it;
 
-    INFQ_TRY(infq_items_add(items, d->n_requests, &it, err));
-    it->doc = d->doc;
-    it->kind = infq_task_kind_of(s->task) == INFQ_TASK_TARGET ? INFQ_ITEM_TARGET : INFQ_ITEM_CHOICE;
-    it->gold = it->kind == INFQ_ITEM_CHOICE ? d->gold : -1;
-    it->cut = u->cut;
-    memcpy(it->cluster, d->cluster, sizeof(it->cluster));
-    if (d->truth)
-        INFQ_TRY(infq_items_truth(items, it, d->truth, err));
-    INFQ_TRY(request_digest(u, it->request, err));
-    it->request[16] = '\0';
+    INFQ_TRY(infq_score_item_new(s->task, u->in.doc, items, &it, err));
+    it->cut = u->in.cut;
+    INFQ_TRY(infq_score_digest(&u->in, it->request, err));
     for (int64_t k = 0; k < it->n; k++) {
-        it->ll[k] = u->q[k].ll;
-        it->greedy[k] = u->q[k].greedy;
-        it->n_tokens[k] = u->q[k].n - u->q[k].n_ctx;
-        it->chars[k] = d->requests[k].chars;
-        it->bytes[k] = d->requests[k].bytes;
+        it->ll[k] = u->in.q[k].ll;
+        it->greedy[k] = u->in.q[k].greedy;
+        it->n_tokens[k] = u->in.q[k].n - u->in.q[k].n_ctx;
     }
     infq_item_finish(it);
     return log ? infq_item_log_add(log, it, err) : 0;
-}
-
-/* Items of an earlier run must be those of the task, in the same order; more than are asked for are left out. */
-static infq_status check_earlier(const scorer *s, infq_items *items, infq_err *err)
-{
-    infq_items_keep(items, s->total);
-    for (int64_t i = 0; i < infq_items_count(items); i++) {
-        const infq_item *it = infq_items_get(items, i);
-        const infq_doc *doc = infq_task_get(s->task, doc_at(s, i));
-        if (it->doc != doc->doc || it->n != doc->n_requests)
-            return infq_err_set(err, INFQ_E_EXISTS,
-                                "the item file holds document %lld where %lld comes (a line is missing, or another order): "
-                                "remove it or name another",
-                                (long long)it->doc, (long long)doc->doc);
-    }
-    return 0;
 }
 
 static infq_status score_batches(scorer *s, unit *units, int64_t cap, infq_items *items, infq_item_log *log, infq_err *err)
@@ -290,7 +167,7 @@ infq_status infq_score_task(infq_model *m, const infq_tokenizer *tok, const infq
     lo.share = !o->no_sharing;
     if (infq_model_weight_bytes(m) / CACHE_SHARE > lo.cache_bytes)
         lo.cache_bytes = infq_model_weight_bytes(m) / CACHE_SHARE;
-    st = check_earlier(&s, items, err);
+    st = infq_score_check_earlier(task, s.total, o->order, items, err);
     if (!st)
         st = infq_arena_new((size_t)1 << 18, &s.arena, err);
     if (!st)

@@ -7,6 +7,7 @@
 #include "lib/base/str.h"
 #include "lib/base/text.h"
 #include "lib/eval/extract.h"
+#include "lib/eval/score_int.h"
 #include "lib/eval/server_int.h"
 
 #define MAX_STOPS_SENT 4 /* more are refused by some servers; all are applied here */
@@ -27,6 +28,14 @@ static int64_t usage_of(const cJSON *reply, const char *key)
 
 // Log-likelihoods
 
+/* The document last asked for, in ids. */
+typedef struct {
+    infq_arena *arena;
+    infq_mark empty;         /* of the arena */
+    int64_t doc;             /* -1: none */
+    infq_score_input in;
+} in_ids;
+
 typedef struct {
     infq_server *s;
     const infq_task *task;
@@ -36,6 +45,7 @@ typedef struct {
     int64_t *doc_of;         /* document of each request, and its place there */
     int64_t *place;
     infq_item *item;
+    in_ids asked, answered;  /* with a tokenizer: the documents whose requests are made, and whose replies come */
 } scoring;
 
 static const infq_request *request_of(const scoring *x, int64_t i)
@@ -43,29 +53,59 @@ static const infq_request *request_of(const scoring *x, int64_t i)
     return &infq_task_get(x->task, x->doc_of[i])->requests[x->place[i]];
 }
 
-static infq_status make_score(void *ctx, int64_t i, infq_buf *body, infq_err *err)
+static infq_status query_of(const scoring *x, int64_t i, in_ids *kept, const infq_query **out, infq_err *err)
 {
-    scoring *x = ctx;
+    const infq_server_options *o = infq_server_options_of(x->s);
+
+    if (kept->doc != x->doc_of[i]) {
+        infq_arena_release(kept->arena, kept->empty);
+        kept->doc = -1;
+        INFQ_TRY(infq_score_encode(o->tok, o->bos, INT64_MAX / 2, infq_task_get(x->task, x->doc_of[i]), kept->arena, &kept->in, err));
+        kept->doc = x->doc_of[i];
+    }
+    *out = &kept->in.q[x->place[i]];
+    return INFQ_E_OK;
+}
+
+static infq_status put_scored(scoring *x, int64_t i, infq_jw *w, infq_err *err)
+{
     const infq_request *q = request_of(x, i);
-    infq_jw w = infq_jw_over(body, 0);
+    const infq_query *ids;
     infq_buf prompt;
     infq_status st;
 
+    infq_jw_key(w, "prompt");
+    if (infq_server_options_of(x->s)->tok) {
+        INFQ_TRY(query_of(x, i, &x->asked, &ids, err));
+        infq_jw_arr(w);
+        for (int64_t k = 0; k < ids->n; k++)
+            infq_jw_i64(w, ids->ids[k]);
+        infq_jw_end_arr(w);
+        return INFQ_E_OK;
+    }
     infq_buf_init(&prompt);
     infq_buf_add(&prompt, q->context, q->n_context);
     infq_buf_add(&prompt, q->continuation, q->n_continuation);
+    infq_jw_strn(w, prompt.data, prompt.n);
+    st = infq_buf_status(&prompt, err);
+    infq_buf_deinit(&prompt);
+    return st;
+}
+
+static infq_status make_score(void *ctx, int64_t i, infq_buf *body, infq_err *err)
+{
+    scoring *x = ctx;
+    infq_jw w = infq_jw_over(body, 0);
+
     infq_jw_obj(&w);
     infq_jw_key_str(&w, "model", infq_server_options_of(x->s)->model);
-    infq_jw_key(&w, "prompt");
-    infq_jw_strn(&w, prompt.data, prompt.n);
+    INFQ_TRY(put_scored(x, i, &w, err));
     infq_jw_key_i64(&w, "max_tokens", 1);
     infq_jw_key_i64(&w, "temperature", 0);
     infq_jw_key_bool(&w, "echo", true);
     infq_jw_key_i64(&w, "logprobs", 1);
     infq_jw_end_obj(&w);
-    st = infq_buf_status(&prompt, err);
-    infq_buf_deinit(&prompt);
-    return st;
+    return INFQ_E_OK;
 }
 
 // Whether no other token is likelier than this one.
@@ -79,43 +119,89 @@ static bool is_top(const cJSON *tops, int j, double lp)
     return cJSON_IsObject(o);
 }
 
-/* Sum over the tokens of the continuation. Offsets count characters from the beginning of what the server echoes, where a
- * BOS token may stand in front of the prompt: the offset of the generated token, which stands behind the prompt, tells by
- * how much they are moved. */
-static infq_status sum_tokens(const scoring *x, const infq_request *q, const cJSON *reply, int64_t k, infq_err *err)
-{
-    const cJSON *lp = infq_json_get(first_choice(reply), "logprobs"), *tops = infq_json_get(lp, "top_logprobs");
-    const cJSON *values = infq_json_get(lp, "token_logprobs"), *offsets = infq_json_get(lp, "text_offset");
-    int64_t n_ctx = (int64_t)infq_utf8_count(q->context, infq_rstrip(q->context, q->n_context));
-    int64_t n_all = (int64_t)(infq_utf8_count(q->context, q->n_context) + infq_utf8_count(q->continuation, q->n_continuation));
-    int64_t n = usage_of(reply, "prompt_tokens"), size = cJSON_IsArray(values) ? cJSON_GetArraySize(values) : 0, moved = 0;
-    const cJSON *v, *at;
-    infq_item *it = x->item;
-    int64_t j = 0;
+/* What a reply says of the prompt's tokens. */
+typedef struct {
+    const cJSON *values, *tops;  /* token_logprobs, top_logprobs */
+    const cJSON *offsets;        /* text_offset; NULL if not there */
+    const char *first;           /* text of the first token; NULL if not told */
+    int64_t n, size;             /* tokens of the prompt, entries of the arrays */
+} echoed;
 
-    if (size < 1 || !cJSON_IsArray(offsets) || cJSON_GetArraySize(offsets) != size)
-        return infq_err_set(err, INFQ_E_UNSUPPORTED, "the server does not echo the prompt with log-probabilities and text "
-                            "offsets");
-    if (n < 0 || n > size)
-        n = size - 1;
-    if (n < size)
-        moved = (int64_t)cJSON_GetArrayItem(offsets, (int)n)->valuedouble - n_all;
-    if (moved < 0 || moved > 64)
-        return infq_err_set(err, INFQ_E_UNSUPPORTED, "the server's text offsets do not fit the prompt");
-    it->ll[k] = 0;
-    it->greedy[k] = true;
-    for (v = values->child, at = offsets->child; v && at && j < n; v = v->next, at = at->next, j++) {
+static infq_status echo_of(const cJSON *reply, echoed *e, infq_err *err)
+{
+    const cJSON *lp = infq_json_get(first_choice(reply), "logprobs"), *offsets = infq_json_get(lp, "text_offset");
+
+    e->values = infq_json_get(lp, "token_logprobs");
+    e->tops = infq_json_get(lp, "top_logprobs");
+    e->size = cJSON_IsArray(e->values) ? cJSON_GetArraySize(e->values) : 0;
+    e->offsets = cJSON_IsArray(offsets) && cJSON_GetArraySize(offsets) == e->size ? offsets : NULL;
+    e->first = cJSON_GetStringValue(cJSON_GetArrayItem(infq_json_get(lp, "tokens"), 0));
+    e->n = usage_of(reply, "prompt_tokens");
+    if (e->n < 0 || e->n > e->size)
+        e->n = e->size - 1;
+    return e->size > 1 ? INFQ_E_OK : infq_err_set(err, INFQ_E_UNSUPPORTED, "the server does not echo the prompt with log-probabilities");
+}
+
+static infq_status add_token(const echoed *e, int64_t j, const cJSON *v, infq_item *it, int64_t k, infq_err *err)
+{
+    if (!cJSON_IsNumber(v) || !isfinite(v->valuedouble))
+        return infq_err_set(err, INFQ_E_UNSUPPORTED, "token %lld has no log-probability%s", (long long)j,
+                            j == 0 ? ": the context is empty and the server puts no BOS in front; --tokenizer MODEL puts one" : "");
+    it->ll[k] += v->valuedouble;
+    it->greedy[k] = it->greedy[k] && is_top(e->tops, (int)j, v->valuedouble);
+    it->n_tokens[k]++;
+    return INFQ_E_OK;
+}
+
+// The prompt went as ids: the echo holds exactly these.
+static infq_status sum_ids(const scoring *x, const infq_query *q, const echoed *e, int64_t k, infq_err *err)
+{
+    int64_t j = 0;
+    const cJSON *v;
+
+    if (e->n != q->n)
+        return infq_err_set(err, INFQ_E_UNSUPPORTED, "%lld tokens were sent, the server counts %lld", (long long)q->n, (long long)e->n);
+    for (v = e->values->child; v && j < q->n; v = v->next, j++)
+        if (j >= q->n_ctx)
+            INFQ_TRY(add_token(e, j, v, x->item, k, err));
+    return INFQ_E_OK;
+}
+
+/* Offsets count characters from the beginning of what the server echoes, where a BOS token may stand in front of the prompt. The offset of
+ * the generated token, which stands behind the prompt, tells by how much they are moved; it is the length of the first token, or the
+ * server's offsets are not those of the text (of a tokenizer that parts characters, or drops blanks). */
+static infq_status text_moved(const infq_request *q, const echoed *e, int64_t *moved, int64_t *n_all, infq_err *err)
+{
+    bool bos = cJSON_IsNull(e->values->child) && !(e->first && q->n_context > 0 && infq_str_starts(q->context, e->first));
+    double length;
+
+    *n_all = (int64_t)(infq_utf8_count(q->context, q->n_context) + infq_utf8_count(q->continuation, q->n_continuation));
+    *moved = 0;
+    if (!e->offsets)
+        return infq_err_set(err, INFQ_E_UNSUPPORTED, "the server does not tell text offsets; --tokenizer MODEL does without");
+    if (e->n == e->size)
+        return INFQ_E_OK;
+    length = cJSON_GetArrayItem(e->offsets, 1)->valuedouble;
+    *moved = (int64_t)cJSON_GetArrayItem(e->offsets, (int)e->n)->valuedouble - *n_all;
+    if (*moved != 0 && (!bos || length != (double)*moved))
+        return infq_err_set(err, INFQ_E_UNSUPPORTED, "the server's text offsets do not fit the prompt; --tokenizer MODEL does without");
+    return INFQ_E_OK;
+}
+
+static infq_status sum_text(const scoring *x, const infq_request *q, const echoed *e, int64_t k, infq_err *err)
+{
+    double n_ctx = (double)infq_utf8_count(q->context, infq_rstrip(q->context, q->n_context));
+    int64_t n_all, moved, j = 0;
+    const cJSON *v, *at;
+
+    INFQ_TRY(text_moved(q, e, &moved, &n_all, err));
+    for (v = e->values->child, at = e->offsets->child; v && at && j < e->n; v = v->next, at = at->next, j++) {
         double from = at->valuedouble - (double)moved, to = (at->next ? at->next->valuedouble : (double)n_all) - (double)moved;
-        if (from < (double)n_ctx && to <= (double)n_ctx)
+        if (from < n_ctx && to <= n_ctx)
             continue;
-        if (from < (double)n_ctx)
+        if (from < n_ctx)
             ++*x->n_across;
-        if (!cJSON_IsNumber(v) || !isfinite(v->valuedouble))
-            return infq_err_set(err, INFQ_E_UNSUPPORTED, "token %lld has no log-probability%s", (long long)j,
-                                n_ctx == 0 ? ": the context is empty and the server puts no BOS in front" : "");
-        it->ll[k] += v->valuedouble;
-        it->greedy[k] = it->greedy[k] && is_top(tops, (int)j, v->valuedouble);
-        it->n_tokens[k]++;
+        INFQ_TRY(add_token(e, j, v, x->item, k, err));
     }
     return INFQ_E_OK;
 }
@@ -147,17 +233,19 @@ static infq_status take_score(void *ctx, int64_t i, const cJSON *reply, infq_err
     scoring *x = ctx;
     const infq_doc *d = infq_task_get(x->task, x->doc_of[i]);
     int64_t k = x->place[i];
+    const infq_query *q = NULL;
+    echoed e;
 
+    INFQ_TRY(echo_of(reply, &e, err));
+    if (infq_server_options_of(x->s)->tok)
+        INFQ_TRY(query_of(x, i, &x->answered, &q, err));
     if (k == 0) {
-        INFQ_TRY(infq_items_add(x->items, d->n_requests, &x->item, err));
-        x->item->doc = d->doc;
-        x->item->kind = infq_task_kind_of(x->task) == INFQ_TASK_TARGET ? INFQ_ITEM_TARGET : INFQ_ITEM_CHOICE;
-        x->item->gold = x->item->kind == INFQ_ITEM_CHOICE ? d->gold : -1;
-        INFQ_TRY(text_digest(d, x->item->request, err));
+        INFQ_TRY(infq_score_item_new(x->task, d, x->items, &x->item, err));
+        INFQ_TRY(q ? infq_score_digest(&x->answered.in, x->item->request, err) : text_digest(d, x->item->request, err));
     }
-    x->item->chars[k] = d->requests[k].chars;
-    x->item->bytes[k] = d->requests[k].bytes;
-    INFQ_TRY(sum_tokens(x, &d->requests[k], reply, k, err));
+    x->item->ll[k] = 0;
+    x->item->greedy[k] = true;
+    INFQ_TRY(q ? sum_ids(x, q, &e, k, err) : sum_text(x, &d->requests[k], &e, k, err));
     if (k + 1 < d->n_requests)
         return INFQ_E_OK;
     infq_item_finish(x->item);
@@ -169,28 +257,38 @@ static infq_status take_score(void *ctx, int64_t i, const cJSON *reply, infq_err
 }
 
 infq_status infq_server_score_task(infq_server *s, const infq_task *task, infq_items *items, infq_item_log *log,
-                                   int64_t *n_across,
-                                   infq_err *err)
+                                   int64_t *n_across, infq_err *err)
 {
-    scoring x = { .s = s, .task = task, .items = items, .log = log, .n_across = n_across };
+    scoring x = { .s = s, .task = task, .items = items, .log = log, .n_across = n_across, .asked.doc = -1, .answered.doc = -1 };
     infq_server_job job = { "/completions", make_score, take_score, &x };
-    int64_t n = 0, at = 0;
+    int64_t n = 0, at = 0, first;
     void *p;
     infq_status st;
 
-    for (int64_t i = infq_items_count(items); i < infq_task_count(task); i++)
+    INFQ_TRY(infq_score_check_earlier(task, infq_task_count(task), NULL, items, err));
+    first = infq_items_count(items);
+    for (int64_t i = first; i < infq_task_count(task); i++)
         n += infq_task_get(task, i)->n_requests;
     INFQ_TRY(infq_mem_new((size_t)(2 * n + 1), sizeof(int64_t), "requests", &p, err));
     x.doc_of = p;
     x.place = x.doc_of + n;
-    for (int64_t i = infq_items_count(items); i < infq_task_count(task); i++) {
+    for (int64_t i = first; i < infq_task_count(task); i++) {
         for (int64_t k = 0; k < infq_task_get(task, i)->n_requests; k++, at++) {
             x.doc_of[at] = i;
             x.place[at] = k;
         }
     }
     *n_across = 0;
-    st = infq_server_run(s, 0, n, &job, err);
+    st = infq_arena_new((size_t)1 << 16, &x.asked.arena, err);
+    if (!st)
+        st = infq_arena_new((size_t)1 << 16, &x.answered.arena, err);
+    if (!st) {
+        x.asked.empty = infq_arena_mark(x.asked.arena);
+        x.answered.empty = infq_arena_mark(x.answered.arena);
+        st = infq_server_run(s, 0, n, &job, err);
+    }
+    infq_arena_free(x.asked.arena);
+    infq_arena_free(x.answered.arena);
     infq_mem_free(p);
     return st ? infq_err_in(err, "%s", infq_task_name(task)) : INFQ_E_OK;
 }
