@@ -1,5 +1,6 @@
 #include "tools/cmd.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +13,15 @@
 static void on_signal(int sig)
 {
     infq_interrupted = sig;
+}
+
+// A standard stream that is closed is opened on /dev/null: otherwise the next file takes its number, and what is meant for the stream would go
+// into that file. Output that nobody can see is still an error, because this one is opened for reading only.
+static void keep_standard_numbers(void)
+{
+    for (int fd = 0; fd <= 2; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == 1 ? O_RDONLY : O_RDWR) < 0)
+            return; // no /dev/null: as it was
 }
 
 // Files are mapped: one that is cut while it is read, or whose disk fails, shows as this signal. What a killed run leaves is there too.
@@ -57,9 +67,9 @@ static void wait_passively(char **argv)
 
 static int finish(const char *tool, int code)
 {
-    if (fflush(stdout) || ferror(stdout)) {
+    if ((fflush(stdout) || ferror(stdout)) && (code == 0 || code == 1 || code == 6)) { // otherwise something else was said
         fprintf(stderr, "%s: standard output cannot be written\n", tool);
-        return code == 0 || code == 1 || code == 6 ? 4 : code;
+        return 4;
     }
     return code;
 }
@@ -80,6 +90,7 @@ static void list_commands(FILE *to, const char *tool, const char *summary, const
 
 int cmd_main(const char *tool, const char *summary, const cmd_row *rows, int n_rows, int argc, char **argv)
 {
+    keep_standard_numbers();
     wait_passively(argv);
     set_signals();
     if (argc < 2) {
@@ -103,6 +114,7 @@ int cmd_main(const char *tool, const char *summary, const cmd_row *rows, int n_r
 
 int cmd_single(const char *tool, int (*run)(int argc, char **argv), int argc, char **argv)
 {
+    keep_standard_numbers();
     wait_passively(argv);
     set_signals();
     if (argc >= 2 && strcmp(argv[1], "--version") == 0) {
