@@ -1,5 +1,7 @@
 #include "tests/testlib.h"
 
+#include <sys/resource.h>
+#include <unistd.h>
 #include <sys/stat.h>
 #include <time.h>
 
@@ -385,6 +387,29 @@ static void touch(void *ctx, int64_t begin, int64_t end, int thread)
         c->hits[i]++;
 }
 
+#if !defined(__SANITIZE_ADDRESS__) /* which needs terabytes of addresses itself */
+START_TEST(threads_that_the_system_refuses_are_done_without)
+{
+    struct rlimit r;
+    unsigned long pages;
+    static cover c;
+    FILE *f = fopen("/proc/self/statm", "r");
+
+    ck_assert_int_eq(fscanf(f, "%lu", &pages), 1);
+    fclose(f);
+    getrlimit(RLIMIT_AS, &r);
+    r.rlim_cur = (rlim_t)pages * (rlim_t)sysconf(_SC_PAGESIZE) + ((rlim_t)48 << 20); // a few stacks
+    setrlimit(RLIMIT_AS, &r);
+    infq_par_threads_set(200);
+    ck_assert_int_lt(infq_par_threads(), 200);
+    ck_assert_int_ge(infq_par_threads(), 1);
+    infq_par_for(1001, 1, touch, &c);
+    for (int i = 0; i < 1001; i++)
+        ck_assert_int_eq(c.hits[i], 1);
+}
+END_TEST
+#endif
+
 START_TEST(par_for_covers_each_index_once)
 {
     for (int threads = 1; threads <= 3; threads++)
@@ -553,6 +578,9 @@ int main(void)
     t = tcase_create("machine");
     tcase_add_test(t, sha256_equals_the_standards_examples);
     tcase_add_test(t, rng_stream_is_pinned);
+#if !defined(__SANITIZE_ADDRESS__)
+    tcase_add_test(t, threads_that_the_system_refuses_are_done_without);
+#endif
     tcase_add_test(t, par_for_covers_each_index_once);
     tcase_add_test(t, team_covers_each_index_once_in_every_region);
     tcase_add_test(t, cpu_level_can_be_lowered_but_not_raised);

@@ -39,6 +39,17 @@ static void on_bus_error(int sig, siginfo_t *info, void *context)
     _exit(4);
 }
 
+// Set when a command has come to its end by itself.
+static bool came_to_end;
+
+/* A library that ends the process (OpenMP's, when the system gives it no thread) has said why, with a code of its own, which may be that of a
+ * verdict here. */
+static void on_exit_by_others(void)
+{
+    if (!came_to_end)
+        _exit(5);
+}
+
 static void set_signals(void)
 {
     struct sigaction a;
@@ -54,6 +65,7 @@ static void set_signals(void)
     sigaction(SIGTERM, &a, NULL);
     signal(SIGXFSZ, SIG_IGN); // a size limit then is a failed write with a message
     signal(SIGPIPE, SIG_IGN);
+    atexit(on_exit_by_others);
 }
 
 // OpenMP reads its wait policy before main. Busy waiting with other work on the machine makes a product of 0.03 ms take 8 ms
@@ -67,6 +79,7 @@ static void wait_passively(char **argv)
 
 static int finish(const char *tool, int code)
 {
+    came_to_end = true;
     if ((fflush(stdout) || ferror(stdout)) && (code == 0 || code == 1 || code == 6)) { // otherwise something else was said
         fprintf(stderr, "%s: standard output cannot be written\n", tool);
         return 4;
@@ -95,7 +108,7 @@ int cmd_main(const char *tool, const char *summary, const cmd_row *rows, int n_r
     set_signals();
     if (argc < 2) {
         list_commands(stderr, tool, summary, rows, n_rows);
-        return 2;
+        return finish(tool, 2);
     }
     if (strcmp(argv[1], "--version") == 0) {
         printf("%s %s\n", tool, INFQ_VERSION);
@@ -109,7 +122,7 @@ int cmd_main(const char *tool, const char *summary, const cmd_row *rows, int n_r
         if (strcmp(argv[1], rows[i].name) == 0)
             return finish(tool, rows[i].run(argc - 1, argv + 1));
     fprintf(stderr, "%s: unknown command %s (see %s --help)\n", tool, argv[1], tool);
-    return 2;
+    return finish(tool, 2);
 }
 
 int cmd_single(const char *tool, int (*run)(int argc, char **argv), int argc, char **argv)

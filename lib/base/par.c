@@ -9,9 +9,41 @@
 
 #include "lib/base/cpu.h"
 
+#define MAX_THREADS 1024
+
+static void *pass(void *gate)
+{
+    pthread_mutex_lock(gate);
+    pthread_mutex_unlock(gate);
+    return NULL;
+}
+
+// How many threads, this one included, the system lets us have at a time, n at most.
+static int startable(int n)
+{
+    pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
+    pthread_t ids[MAX_THREADS];
+    int made = 0;
+
+    pthread_mutex_lock(&gate);
+    while (made < n - 1 && pthread_create(&ids[made], NULL, pass, &gate) == 0)
+        made++;
+    pthread_mutex_unlock(&gate);
+    for (int i = 0; i < made; i++)
+        pthread_join(ids[i], NULL);
+    pthread_mutex_destroy(&gate);
+    return made + 1;
+}
+
 void infq_par_threads_set(int n)
 {
-    omp_set_num_threads(n > 0 ? n : infq_cpu_count());
+    n = n > 0 ? n : infq_cpu_count();
+    n = startable(n < MAX_THREADS ? n : MAX_THREADS);
+    omp_set_num_threads(n);
+    // The library of OpenMP ends the process when it gets no thread: have them before memory is used up.
+#pragma omp parallel
+    {
+    }
 }
 
 int infq_par_threads(void)

@@ -4,7 +4,8 @@
 
 #include <stdint.h>
 
-/* Number of threads that the next regions use; n <= 0: all processors we may use. */
+/* Number of threads that the next regions use; n <= 0: all processors we may use. Fewer, one at least, when the system (a limit of
+ * processes or of address space) does not give so many; 1024 at most. They are started here. */
 void infq_par_threads_set(int n);
 int infq_par_threads(void);
 
