@@ -327,7 +327,7 @@ START_TEST(a_stored_original_gives_the_distance_of_both_in_lock_step)
     ck_ok(infq_reference_open(path, &ref, &err), err);
     ck_assert_int_eq(infq_reference_info_get(ref)->n_windows, 10);
     ck_assert_str_eq(infq_reference_info_get(ref)->model, "stories");
-    ck_ok(infq_reference_measure(ref, model, tokenizer, &quiet, &r, &err), err);
+    ck_ok(infq_reference_measure(ref, model, tokenizer, NULL, &quiet, &r, &err), err);
     ck_assert_double_eq(r.all.same_top, live.all.same_top);
     ck_assert_double_eq(r.all.top_k, live.all.top_k);
     ck_assert_double_eq_tol(r.all.ln_ratio, live.all.ln_ratio, 1e-12);
@@ -397,7 +397,7 @@ START_TEST(altered_and_foreign_files_are_refused)
     ck_ok(infq_reference_write(path, model, tokenizer, TEXT, &o, &err), err);
     ck_ok(infq_reference_open(path, &ref, &err), err);
     ck_ok(infq_tokenizer_open(test_shared_path("data/tokenizer-gpt2"), &other, &err), err);
-    ck_assert_int_eq(infq_reference_measure(ref, model, other, &quiet, &r, &err), INFQ_E_MISMATCH);
+    ck_assert_int_eq(infq_reference_measure(ref, model, other, NULL, &quiet, &r, &err), INFQ_E_MISMATCH);
     infq_tokenizer_free(other);
     infq_reference_close(ref);
     ck_ok(infq_file_read(path, (size_t)1 << 26, &b, &err), err);

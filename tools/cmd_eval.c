@@ -161,13 +161,22 @@ static infq_status read_inputs(eval_run *r, infq_err *err)
     return refuse_idle(r, err);
 }
 
-/* Folder or file names of the items of model m and task t. */
-static infq_status items_path(const eval_run *r, int m, const char *task, char *out, size_t cap, infq_err *err)
+/* Things that leave an item file a model. */
+static int count_item_files(const eval_run *r)
+{
+    int n = r->n_tasks;
+
+    for (int i = 0; i < r->n_texts; i++)
+        n += r->texts[i].ppl + (r->texts[i].kld || r->texts[i].reference);
+    return n;
+}
+
+infq_status eval_items_path(const eval_run *r, int m, const char *name, char *out, size_t cap, infq_err *err)
 {
     const char *base = r->o->items;
     size_t n = strlen(base);
-    bool file = r->n_models == 1 && r->n_tasks == 1 && !infq_path_is_dir(base) && base[n - 1] != '/';
-    char safe[128];
+    bool file = r->n_models == 1 && count_item_files(r) == 1 && !infq_path_is_dir(base) && base[n - 1] != '/';
+    char safe[256];
     int len;
 
     if (file) {
@@ -178,7 +187,7 @@ static infq_status items_path(const eval_run *r, int m, const char *task, char *
         len = snprintf(out, cap, "%s/%s", base, r->names[m]);
         if (len < (int)cap && mkdir(out, 0777) && errno != EEXIST)
             return infq_err_set(err, INFQ_E_IO, "%s: %s", out, strerror(errno));
-        snprintf(safe, sizeof(safe), "%s", task);
+        snprintf(safe, sizeof(safe), "%s", name);
         for (char *c = safe; *c; c++)
             *c = *c == '/' ? '_' : *c;
         len = snprintf(out, cap, "%s/%s/%s.jsonl", base, r->names[m], safe);
@@ -228,7 +237,7 @@ infq_status eval_items_open(eval_run *r, int m, const eval_model *l, eval_task *
     INFQ_TRY(infq_items_new(&key, &t->items[m], err));
     if (!r->o->items)
         return 0;
-    INFQ_TRY(items_path(r, m, key.task, path, sizeof(path), err));
+    INFQ_TRY(eval_items_path(r, m, key.task, path, sizeof(path), err));
     INFQ_TRY(infq_item_log_open(path, t->items[m], out, err));
     // items that were there before this run: the policy should have been, too
     if (m > 0 && infq_items_count(t->items[m]) > 0 && r->policy_late != 1) {
@@ -283,45 +292,6 @@ infq_status eval_score_one(eval_run *r, int m, const eval_model *l, infq_server 
     return st;
 }
 
-static infq_status open_text(const eval_text *t, infq_corpus **out, infq_err *err)
-{
-    static const infq_corpus_form wiki[] = { [INFQ_PPL_GPTQ] = INFQ_CORPUS_WIKI_ROWS, [INFQ_PPL_LLAMACPP] = INFQ_CORPUS_WIKI_RAW,
-                                             [INFQ_PPL_ROLLING] = INFQ_CORPUS_WIKI_PAGES };
-
-    if (t->form == EVAL_FORM_LINES)
-        return infq_corpus_open_lines(t->path, t->lines, t->limit, out, err);
-    return infq_corpus_open(t->path, t->form == EVAL_FORM_WIKI ? wiki[t->convention] : INFQ_CORPUS_PLAIN,
-                            t->convention != INFQ_PPL_ROLLING, t->limit, out, err);
-}
-
-static infq_status text_ppl(const eval_run *r, int m, const eval_model *l, eval_text *t, const infq_log *log, infq_err *err)
-{
-    infq_ppl_options po = { .convention = t->convention, .window = t->window, .max_tokens = t->tokens, .bos = r->bos, .log = log };
-    infq_corpus *c = NULL;
-    infq_status st;
-
-    INFQ_TRY(open_text(t, &c, err));
-    st = infq_ppl_measure(l->model, l->tok, c, &po, &t->result[m], err);
-    infq_corpus_free(c);
-    if (st)
-        return infq_err_in(err, "%s", t->name);
-    return m == 0 ? 0 : infq_ppl_ratio(&t->result[0], &t->result[m], &t->ln_ratio[m], &t->ln_ratio_se[m], &t->n_pairs, err);
-}
-
-static infq_status text_kld(const eval_run *r, int m, const eval_model *base, const eval_model *l, eval_text *t, const infq_log *log,
-                            infq_err *err)
-{
-    infq_kld_options ko = { .window = r->o->window, .max_tokens = r->o->tokens, .log = log };
-    infq_corpus *c = NULL;
-    infq_status st;
-
-    INFQ_TRY(infq_corpus_open(t->path, INFQ_CORPUS_PLAIN, true, 0, &c, err));
-    st = infq_kld_measure(base->model, l->model, l->tok, infq_corpus_get(c, 0)->text, infq_corpus_get(c, 0)->n, &ko,
-                          &t->distance[m], err);
-    infq_corpus_free(c);
-    return st ? infq_err_in(err, "%s", t->path) : 0;
-}
-
 static infq_status take_tokenizer(eval_run *r, int m, const eval_model *l, infq_err *err)
 {
     snprintf(r->tokenizer[m], sizeof(r->tokenizer[m]), "%s", infq_tokenizer_digest(l->tok));
@@ -335,19 +305,6 @@ static infq_status measure_tasks(eval_run *r, int m, const eval_model *l, infq_e
 {
     for (int i = 0; i < r->n_tasks; i++)
         INFQ_TRY(eval_score_one(r, m, l, NULL, &r->tasks[i], err));
-    return 0;
-}
-
-static infq_status measure_texts(eval_run *r, int m, const eval_model *base, const eval_model *l, const infq_log *log, infq_err *err)
-{
-    for (int i = 0; i < r->n_texts; i++) {
-        if (r->texts[i].ppl)
-            INFQ_TRY(text_ppl(r, m, l, &r->texts[i], log, err));
-        if (r->texts[i].kld && m > 0)
-            INFQ_TRY(text_kld(r, m, base, l, &r->texts[i], log, err));
-        if (r->texts[i].reference && infq_reference_measure(r->texts[i].reference, l->model, l->tok, log, &r->texts[i].distance[m], err))
-            return infq_err_in(err, "%s", r->texts[i].path);
-    }
     return 0;
 }
 
@@ -368,7 +325,7 @@ static infq_status measure(eval_run *r, infq_backend *be, const infq_log *log, i
     if (!st)
         st = eval_cost_measure(r, 0, &base, be, log, err);
     if (!st)
-        st = measure_texts(r, 0, &base, &base, log, err);
+        st = eval_texts_measure(r, 0, &base, &base, log, err);
     if (!keep)
         eval_model_close(&base);
     for (int m = 1; m < r->n_models && !st; m++) {
@@ -382,7 +339,7 @@ static infq_status measure(eval_run *r, infq_backend *be, const infq_log *log, i
         if (!st)
             st = eval_cost_measure(r, m, &other, be, log, err);
         if (!st)
-            st = measure_texts(r, m, &base, &other, log, err);
+            st = eval_texts_measure(r, m, &base, &other, log, err);
         eval_model_close(&other);
     }
     eval_model_close(&base);

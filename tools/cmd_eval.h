@@ -189,6 +189,12 @@ infq_status eval_sequential(eval_run *r, const eval_model *a, const eval_model *
 infq_status eval_items_open(eval_run *r, int m, const eval_model *l, eval_task *t, const char *settings, infq_item_log **out,
                             infq_err *err);
 
+/* cmd_eval_texts.c: perplexity of model m on the texts of r, its distance from base or from a stored original. With --items every window is kept in
+ * an item file NAME.ppl or NAME.kld, and what is there is not measured again. */
+infq_status eval_texts_measure(eval_run *r, int m, const eval_model *base, const eval_model *l, const infq_log *log, infq_err *err);
+/* cmd_eval.c: path of the item file called name (a task's) of model m; makes the folders. */
+infq_status eval_items_path(const eval_run *r, int m, const char *name, char *out, size_t cap, infq_err *err);
+
 /* cmd_eval_reference.c */
 int cmd_eval_reference(int argc, char **argv);
 /* cmd_eval_diagnose.c */

@@ -29,7 +29,8 @@ static gate_task_items *find_task(gate_side *s, const char *task)
     return NULL;
 }
 
-static infq_status add_file(gate_side *s, const char *path, const infq_items_options *o, infq_err *err)
+/* *windows: the file holds windows of a text, which no verdict of tasks is made of, and was left out. */
+static infq_status add_file(gate_side *s, const char *path, const infq_items_options *o, bool *windows, infq_err *err)
 {
     infq_items *items = NULL;
     gate_task_items *t;
@@ -37,6 +38,11 @@ static infq_status add_file(gate_side *s, const char *path, const infq_items_opt
 
     INFQ_TRY(side_room(s, err));
     INFQ_TRY(infq_items_load_with(path, o, &items, err));
+    if (infq_items_get(items, 0)->kind == INFQ_ITEM_WINDOW) {
+        infq_items_free(items);
+        *windows = true;
+        return 0;
+    }
     snprintf(task, sizeof(task), "%s", infq_items_key(items)->task);
     if (!task[0])
         snprintf(task, sizeof(task), "%.*s", (int)strcspn(infq_path_base(path), "."), infq_path_base(path));
@@ -66,6 +72,7 @@ static infq_status add_folder(gate_side *s, const char *dir, const infq_items_op
     char **names = NULL;
     size_t n = 0;
     int before = s->n_paths;
+    bool windows = false;
     infq_status st;
 
     INFQ_TRY(infq_dir_list(dir, &names, &n, err));
@@ -76,18 +83,23 @@ static infq_status add_folder(gate_side *s, const char *dir, const infq_items_op
             continue;
         st = infq_path_join(dir, names[i], &path, err);
         if (!st)
-            st = add_file(s, path, o, err);
+            st = add_file(s, path, o, &windows, err);
         infq_mem_free(path);
     }
     infq_dir_list_free(names, n);
     if (!st && s->n_paths == before)
-        st = infq_err_set(err, INFQ_E_NOT_FOUND, "%s: holds no item files (*.jsonl)", dir);
+        st = infq_err_set(err, INFQ_E_NOT_FOUND, "%s: holds no item files%s (*.jsonl)", dir, windows ? " but those of texts" : "");
     return st;
 }
 
 infq_status gate_side_add(gate_side *s, const char *path, const infq_items_options *o, infq_err *err)
 {
-    return infq_path_is_dir(path) ? add_folder(s, path, o, err) : add_file(s, path, o, err);
+    bool windows = false;
+
+    if (infq_path_is_dir(path))
+        return add_folder(s, path, o, err);
+    INFQ_TRY(add_file(s, path, o, &windows, err));
+    return windows ? infq_err_set(err, INFQ_E_UNSUPPORTED, "%s: holds windows of a text, the gate decides on items of tasks", path) : 0;
 }
 
 void gate_side_free(gate_side *s)

@@ -25,7 +25,7 @@ struct infq_item_log {
     char path[4096];
 };
 
-static const char *const kind_names[] = {"choice", "target", "generate"};
+static const char *const kind_names[] = {"choice", "target", "generate", "window"};
 
 infq_status infq_items_new(const infq_item_key *key, infq_items **out, infq_err *err)
 {
@@ -280,6 +280,8 @@ void infq_item_write(const infq_item *it, infq_buf *to)
         infq_jw_key_str(&w, "cluster", it->cluster);
     if (it->kind == INFQ_ITEM_GENERATE)
         infq_item_generate_write(it, &w);
+    else if (it->kind == INFQ_ITEM_WINDOW)
+        infq_item_window_write(it, &w);
     else
         write_scores(it, &w);
     infq_jw_key(&w, "metrics");
@@ -469,7 +471,7 @@ static infq_status read_item(infq_items *s, const cJSON *o, infq_err *err)
     const char *kind, *request, *cluster;
     infq_item *it;
     int64_t n = cJSON_IsArray(ll) ? cJSON_GetArraySize(ll) : -1;
-    int k = INFQ_ITEM_GENERATE;
+    int k = INFQ_ITEM_WINDOW;
 
     INFQ_TRY(infq_json_str(o, "kind", "", &kind, err));
     INFQ_TRY(infq_json_str(o, "request", "", &request, err));
@@ -478,7 +480,9 @@ static infq_status read_item(infq_items *s, const cJSON *o, infq_err *err)
         k--;
     if (k == INFQ_ITEM_GENERATE)
         n = 1;
-    if (n < 1)
+    if (k == INFQ_ITEM_WINDOW)
+        n = 0;
+    else if (n < 1)
         return infq_err_set(err, INFQ_E_FORMAT, "ll is not a list of numbers");
     INFQ_TRY(infq_items_add(s, n, &it, err));
     INFQ_TRY(infq_json_i64(o, "doc", -1, &it->doc, err));
@@ -489,6 +493,8 @@ static infq_status read_item(infq_items *s, const cJSON *o, infq_err *err)
     strcpy(it->cluster, cluster);
     if (it->kind == INFQ_ITEM_GENERATE)
         INFQ_TRY(infq_item_generate_read(s, o, it, err));
+    else if (it->kind == INFQ_ITEM_WINDOW)
+        INFQ_TRY(infq_item_window_read(s, o, it, err));
     else
         INFQ_TRY(read_scores(s, o, it, err));
     return read_metrics(infq_json_get(o, "metrics"), it, err);

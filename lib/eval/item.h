@@ -2,11 +2,12 @@
  *
  * The first line of a file is an array, ["infq.items/1", {"model", "model_digest", "tokenizer", "task", "task_digest",
  * "metric", "settings"}]: what the scores depend on. Every other line is an object (docs/design/evaluation.md):
- *   doc (index in the task's file), kind "choice" | "target" | "generate", request (first 16 hex digits of SHA-256 over all
+ *   doc (index in the task's file), kind "choice" | "target" | "generate" | "window", request (first 16 hex digits of SHA-256 over all
  *   token ids that were fed and scored), metrics {name: value}, and
  *   choice, target: gold, ll (sum of natural log-probabilities, one a continuation), tokens (scored, one a continuation), greedy,
  *   chars, bytes, pick, pick_norm, pick_bytes; truth where several answers are right, cut where an input lost tokens;
- *   generate: text, tokens (written), stop, answer, target, and where they say something parts, cut.
+ *   generate: text, tokens (written), stop, answer, target, and where they say something parts, cut;
+ *   window (of a text, window_store.h): rows, one list of numbers a scored position.
  * An item's line depends on the model and on that item alone: not on the file's name or its other items, batch size, threads or
  * time. Sample logs of the reference harness (specs 6.4) are read too: log-likelihoods and greedy flags of choices, every metric that
  * is a number, for generated answers also "invalid" (the filter found nothing) and "length" (code points); the task's name comes from
@@ -18,7 +19,7 @@
 
 #include "lib/base/buf.h"
 
-typedef enum { INFQ_ITEM_CHOICE, INFQ_ITEM_TARGET, INFQ_ITEM_GENERATE } infq_item_kind;
+typedef enum { INFQ_ITEM_CHOICE, INFQ_ITEM_TARGET, INFQ_ITEM_GENERATE, INFQ_ITEM_WINDOW } infq_item_kind;
 
 #define INFQ_ITEM_METRICS 8
 typedef struct {
@@ -41,6 +42,8 @@ typedef struct {
                                                 * ended; n is 1, n_tokens[0] counts what was written, ll is not used. Else NULL */
     int64_t parts;         /* GENERATE: instructions that metrics "inst_..." are shares of; 1 for other tasks */
     int64_t cut;           /* tokens that the (longest) input lost in front to fit the context */
+    const double *rows;    /* WINDOW: [n_rows][width], n is 0; else NULL */
+    int64_t n_rows, width;
     int n_metrics;
     infq_item_metric metrics[INFQ_ITEM_METRICS];
     char cluster[17];      /* 16 hex digits of SHA-256 over what the item shares with others (a passage); "" when it stands alone */

@@ -17,6 +17,10 @@ struct infq_items {
 void infq_item_generate_write(const infq_item *it, infq_jw *w);
 infq_status infq_item_generate_read(infq_items *s, const cJSON *o, infq_item *it, infq_err *err);
 
+/* The same of windows: rows. */
+void infq_item_window_write(const infq_item *it, infq_jw *w);
+infq_status infq_item_window_read(infq_items *s, const cJSON *o, infq_item *it, infq_err *err);
+
 /* One line of a sample log; lines of another filter are passed over. */
 infq_status infq_sample_read(infq_items *s, const cJSON *line, const infq_items_options *o, infq_err *err);
 /* "samples_TASK_2026-01-31T12-00-00.000000.jsonl" gives TASK; out stays as it is for other names. */

@@ -11,6 +11,7 @@
 #define CHUNK_ROWS 32 /* rows of logits of each model held at once */
 #define BIN_LOW (-6.0) /* log10 of the first edge */
 #define BINS_A_DECADE 4
+#define STORED 5 /* numbers of a position in item files (kld.h) */
 
 void infq_top_k(const float *x, int64_t n, int32_t *index, int64_t k)
 {
@@ -295,6 +296,8 @@ typedef struct {
     float *logits[2];
     int64_t vocab;            /* compared entries */
     const infq_windows *w;
+    const infq_window_store *store;
+    double *stored;           /* [window - 1][STORED] when there is a store */
     infq_kld_row *rows;       /* [n_windows][window - 1] */
 } pair;
 
@@ -348,6 +351,42 @@ static infq_status run_group(pair *p, int64_t first, int64_t n, infq_err *err)
     return 0;
 }
 
+/* Windows that the item file holds; *n: how many. */
+static infq_status take_stored(pair *p, int64_t *n, infq_err *err)
+{
+    int64_t per = p->run[0].per;
+    const double *x = NULL;
+    char digest[17];
+
+    for (*n = 0; p->store && *n < p->w->n_windows; ++*n) {
+        INFQ_TRY(infq_window_digest(infq_windows_get(p->w, *n), p->w->window, digest, err));
+        INFQ_TRY(infq_window_store_find(p->store, *n, digest, per, STORED, &x, err));
+        if (!x)
+            return 0;
+        for (int64_t i = 0; i < per; i++, x += STORED)
+            p->rows[*n * per + i] = (infq_kld_row){.kld = x[0], .lower = x[0], .upper = x[0], .nll_p = x[1], .nll_q = x[2],
+                                                   .same_top = x[3] != 0, .common = x[4]};
+    }
+    return 0;
+}
+
+static infq_status store_windows(const pair *p, int64_t first, int64_t n, infq_err *err)
+{
+    int64_t per = p->run[0].per;
+    char digest[17];
+
+    for (int64_t w = first; p->store && w < first + n; w++) {
+        for (int64_t i = 0; i < per; i++) {
+            const infq_kld_row *r = &p->rows[w * per + i];
+            const double x[STORED] = {r->kld, r->nll_p, r->nll_q, r->same_top, r->common};
+            memcpy(p->stored + i * STORED, x, sizeof(x));
+        }
+        INFQ_TRY(infq_window_digest(infq_windows_get(p->w, w), p->w->window, digest, err));
+        INFQ_TRY(infq_window_store_add(p->store, w, digest, p->stored, per, STORED, err));
+    }
+    return 0;
+}
+
 static infq_status pair_open(pair *p, infq_model *const m[2], const infq_tokenizer *tok, infq_err *err)
 {
     int64_t a = infq_model_config(m[0])->vocab, b = infq_model_config(m[1])->vocab, small = a < b ? a : b;
@@ -364,6 +403,8 @@ static infq_status pair_open(pair *p, infq_model *const m[2], const infq_tokeniz
             return infq_err_set(err, INFQ_E_NOMEM, "logits of %lld entries do not fit in memory", (long long)p->run[k].vocab);
         INFQ_TRY(infq_mem_new(n, sizeof(float), "logits", (void **)&p->logits[k], err));
     }
+    if (p->store)
+        INFQ_TRY(infq_mem_new((size_t)p->run[0].per * STORED, sizeof(*p->stored), "positions", (void **)&p->stored, err));
     return infq_mem_new((size_t)(p->w->n_windows * p->run[0].per), sizeof(*p->rows), "positions", (void **)&p->rows, err);
 }
 
@@ -373,6 +414,7 @@ static void pair_close(pair *p)
         infq_window_run_free(&p->run[k]);
         infq_mem_free(p->logits[k]);
     }
+    infq_mem_free(p->stored);
     infq_mem_free(p->rows);
 }
 
@@ -383,20 +425,25 @@ infq_status infq_kld_measure(infq_model *mp, infq_model *mq, const infq_tokenize
     int64_t max = c[0]->max_positions < c[1]->max_positions ? c[0]->max_positions : c[1]->max_positions;
     infq_model *m[2] = {mp, mq};
     infq_windows w;
-    pair p = {.w = &w, .numerics = {o->numerics_p, o->numerics_q}};
+    pair p = {.w = &w, .store = o->store, .numerics = {o->numerics_p, o->numerics_q}};
     uint8_t *classes = NULL;
+    int64_t done = 0;
     infq_status st;
 
     INFQ_TRY(infq_windows_cut(tok, text, n_text, o->window, o->max_tokens, max, &w, err));
     st = pair_open(&p, m, tok, err);
     if (!st)
         st = infq_windows_classes(&w, tok, p.vocab, &classes, err);
-    for (int64_t i = 0; i < w.n_windows && !st; i += p.run[0].group) {
+    if (!st)
+        st = take_stored(&p, &done, err);
+    for (int64_t i = done; i < w.n_windows && !st; i += p.run[0].group) {
         int64_t n = w.n_windows - i < p.run[0].group ? w.n_windows - i : p.run[0].group;
         if (infq_interrupted)
             st = infq_err_set(err, INFQ_E_INTERRUPTED, "interrupted after %lld windows", (long long)i);
         if (!st)
             st = run_group(&p, i, n, err);
+        if (!st)
+            st = store_windows(&p, i, n, err);
         if (!st)
             infq_progress(o->log, "KL divergence", (uint64_t)(i + n), (uint64_t)w.n_windows);
     }

@@ -7,6 +7,7 @@
 #include "lib/base/json.h"
 #include "lib/eval/score.h"
 #include "lib/eval/token_class.h"
+#include "lib/eval/window_store.h"
 
 #define INFQ_KLD_TOP 10 /* tokens of the top-k agreement */
 
@@ -67,6 +68,7 @@ typedef struct {
     /* NULL: as the models are set. Otherwise put in place before each pass of that side: a model against itself under two numerics gives
      * the self-noise of the divergence (specs 2.10). */
     const infq_numerics *numerics_p, *numerics_q;
+    const infq_window_store *store; /* rows of kld, nll_p, nll_q, same_top, common; NULL: nothing is kept */
     const infq_log *log;
 } infq_kld_options;
 

@@ -55,11 +55,13 @@ int64_t infq_rolling_windows(int64_t n, int64_t length, int64_t context_len, inf
 typedef struct {
     const int32_t *input, *targets;
     int64_t n_input, n_targets, doc;
+    char digest[17];
 } ready;
 
 typedef struct {
     infq_model *m;
     const infq_log *log;
+    const infq_window_store *store;
     ready group[MAX_GROUP];
     int64_t n_group, group_tokens, group_targets;
     infq_ppl_result *out;
@@ -81,18 +83,24 @@ static infq_status keep_window(runner *r, infq_ppl_window w, infq_err *err)
     return 0;
 }
 
-static infq_status sum_windows(runner *r, const double *lp, infq_err *err)
+/* nll [n_targets] of a window that is next in order. */
+static infq_status sum_window(runner *r, const ready *next, const double *nll, infq_err *err)
 {
-    int64_t at = 0;
+    infq_ppl_window w = {next->doc, next->n_targets, 0, 0};
 
-    for (int64_t g = 0; g < r->n_group; g++) {
-        infq_ppl_window w = {r->group[g].doc, r->group[g].n_targets, 0, 0};
-        for (int64_t t = 0; t < w.n; t++) {
-            double nll = -lp[at++];
-            w.nll += nll;
-            w.nll2 += nll * nll;
-        }
-        INFQ_TRY(keep_window(r, w, err));
+    for (int64_t t = 0; t < w.n; t++) {
+        w.nll += nll[t];
+        w.nll2 += nll[t] * nll[t];
+    }
+    return keep_window(r, w, err);
+}
+
+static infq_status sum_windows(runner *r, double *nll, infq_err *err)
+{
+    for (int64_t g = 0; g < r->n_group; nll += r->group[g++].n_targets) {
+        const ready *w = &r->group[g];
+        INFQ_TRY(infq_window_store_add(r->store, r->out->n_windows, w->digest, nll, w->n_targets, 1, err));
+        INFQ_TRY(sum_window(r, w, nll, err));
     }
     infq_progress(r->log, "perplexity", (uint64_t)r->out->n_windows, r->total);
     return 0;
@@ -133,6 +141,8 @@ static infq_status flush(runner *r, infq_err *err)
         st = infq_model_forward(r->m, segs, r->n_group, &f, hidden, err);
     if (!st)
         st = infq_score_rows(r->m, hidden, r->group_targets, targets, r->group_targets, lp, NULL, NULL, err);
+    for (int64_t t = 0; t < r->group_targets && !st; t++)
+        lp[t] = -lp[t];
     if (!st)
         st = sum_windows(r, lp, err);
     for (int64_t g = 0; g < r->n_group; g++)
@@ -144,9 +154,17 @@ static infq_status flush(runner *r, infq_err *err)
     return st;
 }
 
-/* The input must stay until the next flush. */
+/* The input must stay until the next flush. Windows that are stored are the first ones, so none waits in the group before them. */
 static infq_status push(runner *r, ready w, infq_err *err)
 {
+    const double *stored = NULL;
+
+    if (r->store) {
+        INFQ_TRY(infq_window_digest(w.input, w.n_input + 1, w.digest, err)); // the last target stands behind the input
+        INFQ_TRY(infq_window_store_find(r->store, r->out->n_windows + r->n_group, w.digest, w.n_targets, 1, &stored, err));
+    }
+    if (stored)
+        return sum_window(r, &w, stored, err);
     if (r->n_group == MAX_GROUP || (r->n_group > 0 && r->group_tokens + w.n_input > PASS_TOKENS))
         INFQ_TRY(flush(r, err));
     r->group[r->n_group++] = w;
@@ -172,7 +190,7 @@ static infq_status run_blocks(runner *r, const infq_tokenizer *tok, const infq_p
         int64_t first = llama ? length / 2 + 1 : 1; // index of the first target
         if (put_bos)
             start[0] = infq_tokenizer_bos(tok);
-        INFQ_TRY(push(r, (ready){start, start + first, length - 1, length - first, doc}, err));
+        INFQ_TRY(push(r, (ready){start, start + first, length - 1, length - first, doc, ""}, err));
     }
     return flush(r, err);
 }
@@ -194,7 +212,7 @@ static infq_status run_rolling(runner *r, infq_ids *ids, int64_t doc, infq_err *
     for (int64_t i = 0; i < count && !st; i++) {
         // with the prefix at ids[0], text token k is ids[k + 1]
         const int32_t *from = ids->data + all[i].feed_from + 1, *targets = ids->data + all[i].begin + 1;
-        st = push(r, (ready){from, targets, ids->data + all[i].end - from, all[i].end - all[i].begin, doc}, err);
+        st = push(r, (ready){from, targets, ids->data + all[i].end - from, all[i].end - all[i].begin, doc, ""}, err);
     }
     if (!st)
         st = flush(r, err); // ids go away with this document
@@ -278,7 +296,7 @@ infq_status infq_ppl_measure(infq_model *m, const infq_tokenizer *tok, const inf
                              infq_ppl_result *out, infq_err *err)
 {
     infq_ppl_result res = {.convention = o->convention, .se = NAN, .word_ppl = NAN, .byte_ppl = NAN, .bits_per_byte = NAN};
-    runner r = {.m = m, .log = o->log, .out = &res};
+    runner r = {.m = m, .log = o->log, .store = o->store, .out = &res};
     int64_t max = infq_model_config(m)->max_positions;
     infq_status st = 0;
 

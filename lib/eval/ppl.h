@@ -5,6 +5,7 @@
 
 #include "lib/eval/corpus.h"
 #include "lib/eval/score.h"
+#include "lib/eval/window_store.h"
 
 typedef enum {
     INFQ_PPL_GPTQ,     /* windows of L, remainder dropped, all L - 1 targets, mean of window means; BOS at the very start only */
@@ -27,6 +28,7 @@ typedef struct {
     int64_t window;     /* 0: the convention's default */
     int64_t max_tokens; /* of each text; 0: all */
     infq_bos bos;
+    const infq_window_store *store; /* rows of one number, -ln p of each target; NULL: nothing is kept */
     const infq_log *log;
 } infq_ppl_options;
 

@@ -15,6 +15,7 @@
 
 #define MAGIC "INFQREF1"
 #define CHUNK_ROWS 32
+#define STORED 14 /* numbers of a position in item files (reference.h) */
 #define MAX_HEADER ((size_t)1 << 16)
 #define HASH_BYTES 64
 
@@ -433,6 +434,8 @@ typedef struct {
     void *row_mem;
     infq_kld_row *rows;
     infq_reference_rest *rest;
+    const infq_window_store *store;
+    double *packed;           /* [positions of a window][STORED] */
     int64_t first;
 } comparison;
 
@@ -475,6 +478,54 @@ static infq_status compare_group(comparison *c, int64_t first, int64_t n, infq_e
     return 0;
 }
 
+static void pack_stored(const infq_kld_row *r, const infq_reference_rest *s, double *x)
+{
+    const double all[STORED] = {r->kld, r->lower, r->upper, r->nll_p, r->nll_q, r->same_top, r->common, s->p, s->surplus, s->a, s->b, s->aa, s->ab,
+                                s->bb};
+
+    memcpy(x, all, sizeof(all));
+}
+
+static void unpack_stored(const double *x, infq_kld_row *r, infq_reference_rest *s)
+{
+    *r = (infq_kld_row){.kld = x[0], .lower = x[1], .upper = x[2], .nll_p = x[3], .nll_q = x[4], .same_top = x[5] != 0, .common = x[6]};
+    *s = (infq_reference_rest){x[7], x[8], x[9], x[10], x[11], x[12], x[13]};
+}
+
+/* Windows that the item file holds; *n: how many. */
+static infq_status take_stored(comparison *c, int64_t *n, infq_err *err)
+{
+    const infq_windows *w = &c->ref->w;
+    int64_t per = c->run.per;
+    const double *x = NULL;
+    char digest[17];
+
+    for (*n = 0; c->store && *n < w->n_windows; ++*n) {
+        INFQ_TRY(infq_window_digest(infq_windows_get(w, *n), w->window, digest, err));
+        INFQ_TRY(infq_window_store_find(c->store, *n, digest, per, STORED, &x, err));
+        if (!x)
+            return 0;
+        for (int64_t i = *n * per; i < (*n + 1) * per; i++, x += STORED)
+            unpack_stored(x, &c->rows[i], &c->rest[i]);
+    }
+    return 0;
+}
+
+static infq_status store_windows(const comparison *c, int64_t first, int64_t n, infq_err *err)
+{
+    const infq_windows *w = &c->ref->w;
+    int64_t per = c->run.per;
+    char digest[17];
+
+    for (int64_t k = first; c->store && k < first + n; k++) {
+        for (int64_t i = 0; i < per; i++)
+            pack_stored(&c->rows[k * per + i], &c->rest[k * per + i], c->packed + i * STORED);
+        INFQ_TRY(infq_window_digest(infq_windows_get(w, k), w->window, digest, err));
+        INFQ_TRY(infq_window_store_add(c->store, k, digest, c->packed, per, STORED, err));
+    }
+    return 0;
+}
+
 static infq_status comparison_open(comparison *c, infq_model *m, const infq_tokenizer *tok, infq_err *err)
 {
     const infq_reference_info *f = &c->ref->info;
@@ -491,26 +542,32 @@ static infq_status comparison_open(comparison *c, infq_model *m, const infq_toke
     INFQ_TRY(infq_window_run_init(&c->run, m, &c->ref->w, 0, err));
     INFQ_TRY(infq_mem_new((size_t)(CHUNK_ROWS * c->run.vocab), sizeof(float), "logits", (void **)&c->logits, err));
     INFQ_TRY(infq_mem_new((size_t)infq_par_threads() * (size_t)f->vocab, sizeof(float), "logits", (void **)&c->scratch, err));
+    INFQ_TRY(infq_mem_new((size_t)c->run.per * STORED, sizeof(*c->packed), "positions", (void **)&c->packed, err));
     INFQ_TRY(rows_new(f->top + f->samples, &c->stored, &c->row_mem, err));
     INFQ_TRY(infq_mem_new((size_t)(f->n_windows * c->run.per), sizeof(*c->rest), "positions", (void **)&c->rest, err));
     return infq_mem_new((size_t)(f->n_windows * c->run.per), sizeof(*c->rows), "positions", (void **)&c->rows, err);
 }
 
-infq_status infq_reference_measure(const infq_reference *r, infq_model *m, const infq_tokenizer *tok, const infq_log *log,
-                                   infq_kld_result *out, infq_err *err)
+infq_status infq_reference_measure(const infq_reference *r, infq_model *m, const infq_tokenizer *tok, const infq_window_store *store,
+                                   const infq_log *log, infq_kld_result *out, infq_err *err)
 {
-    comparison c = {.ref = r};
+    comparison c = {.ref = r, .store = store};
     uint8_t *classes = NULL;
+    int64_t done = 0;
     infq_status st = comparison_open(&c, m, tok, err);
 
     if (!st)
         st = infq_windows_classes(&r->w, tok, r->info.vocab, &classes, err);
-    for (int64_t i = 0; i < r->info.n_windows && !st; i += c.run.group) {
+    if (!st)
+        st = take_stored(&c, &done, err);
+    for (int64_t i = done; i < r->info.n_windows && !st; i += c.run.group) {
         int64_t n = r->info.n_windows - i < c.run.group ? r->info.n_windows - i : c.run.group;
         if (infq_interrupted)
             st = infq_err_set(err, INFQ_E_INTERRUPTED, "interrupted after %lld windows", (long long)i);
         if (!st)
             st = compare_group(&c, i, n, err);
+        if (!st)
+            st = store_windows(&c, i, n, err);
         if (!st)
             infq_progress(log, "KL divergence", (uint64_t)(i + n), (uint64_t)r->info.n_windows);
     }
@@ -521,6 +578,7 @@ infq_status infq_reference_measure(const infq_reference *r, infq_model *m, const
     infq_mem_free(classes);
     infq_mem_free(c.rows);
     infq_mem_free(c.rest);
+    infq_mem_free(c.packed);
     infq_mem_free(c.stored);
     infq_mem_free(c.row_mem);
     infq_mem_free(c.scratch);

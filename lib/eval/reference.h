@@ -49,8 +49,9 @@ void infq_reference_close(infq_reference *r);
 const infq_reference_info *infq_reference_info_get(const infq_reference *r);
 
 /* Distance of a model from the stored original. MISMATCH when its tokenizer is another one, its vocabulary is smaller or its context is shorter than
- * the windows. Percentiles and the histogram are those of the estimates. */
-infq_status infq_reference_measure(const infq_reference *r, infq_model *m, const infq_tokenizer *tok, const infq_log *log,
-                                   infq_kld_result *out, infq_err *err);
+ * the windows. Percentiles and the histogram are those of the estimates. store: NULL, or where windows are kept, rows of kld over the stored tokens,
+ * lower, upper, nll_p, nll_q, same_top, common, and of the sampled rest p, surplus, a, b, aa, ab, bb (reference_int.h). */
+infq_status infq_reference_measure(const infq_reference *r, infq_model *m, const infq_tokenizer *tok, const infq_window_store *store,
+                                   const infq_log *log, infq_kld_result *out, infq_err *err);
 
 #endif
