@@ -227,6 +227,10 @@ START_TEST(plan_refuses_too_little_memory_and_shrinks_its_chunks_before)
     ck_ok(plan(&f, o), f.err);
     ck_assert_uint_le(f.p->peak_bytes, o.mem_limit);
     ck_assert_uint_lt(f.p->chunk_bytes, (size_t)8 << 20);
+    o.mem_limit = full + 65536; // enough to write it, not to verify it
+    ck_ok(plan(&f, o), f.err);
+    o.verified = true;
+    ck_assert_int_eq(plan(&f, o), INFQ_E_NOMEM);
     o.mem_limit = 1000;
     ck_assert_int_eq(plan(&f, o), INFQ_E_NOMEM);
     ck_assert_int_eq(infq_status_exit(f.err.code), 5);

@@ -159,6 +159,7 @@ static infq_status plan_options(const options *o, rule_list *rules, infq_plan_op
     p->allow_fallback = o->allow_fallback;
     p->out = o->out;
     p->mem_limit = o->mem_limit;
+    p->verified = !o->no_verify;
     p->shard_bytes = o->shard_bytes;
     p->engine = o->engine;
     p->tp = o->tp;

@@ -7,6 +7,7 @@
 #include "lib/base/par.h"
 #include "lib/base/str.h"
 #include "lib/compress/plan_int.h"
+#include "lib/compress/verify.h"
 
 #define DEFAULT_CHUNK ((size_t)8 << 20)
 #define BLOCK_ELEMS ((int64_t)128 << 10)
@@ -146,11 +147,26 @@ static uint64_t working_bytes(const infq_plan *p)
            (uint64_t)p->threads * (p->scratch_bytes + p->quant_bytes) + p->batch_src_bytes;
 }
 
+static uint64_t verifying_bytes(const infq_plan *p)
+{
+    uint64_t most = 0;
+    int64_t cols = 0;
+
+    for (size_t i = 0; i < p->n; i++) {
+        const infq_ck_tensor *t = p->v[i].tensor;
+        if (p->v[i].fate != INFQ_FATE_QUANTIZE)
+            continue;
+        most = t->n_bytes > most ? t->n_bytes : most;
+        cols = t->shape[1] > cols ? t->shape[1] : cols;
+    }
+    return infq_verify_bytes(p->n, most, cols, p->threads);
+}
+
 infq_status infq_plan_memory(infq_plan *p, infq_err *err)
 {
     // Heap that grows while running: hash states, folder tables, verification. Measured.
     const uint64_t rest = (uint64_t)1 << 20;
-    uint64_t now = infq_mem_rss_now(), calibrate = 0;
+    uint64_t now = infq_mem_rss_now(), calibrate = 0, verify = p->o.verified ? verifying_bytes(p) : 0;
 
     if (p->o.calib)
         INFQ_TRY(infq_calibrate_bytes(p, &calibrate, err));
@@ -161,6 +177,7 @@ infq_status infq_plan_memory(infq_plan *p, infq_err *err)
         measure(p);
     }
     p->peak_bytes = now + rest + (calibrate > working_bytes(p) ? calibrate : working_bytes(p));
+    p->peak_bytes = now + verify > p->peak_bytes ? now + verify : p->peak_bytes;
     if (p->o.mem_limit && p->peak_bytes > p->o.mem_limit)
         return infq_err_set(err, INFQ_E_NOMEM, "needs %llu bytes of memory, --mem-limit allows %llu",
                             (unsigned long long)p->peak_bytes, (unsigned long long)p->o.mem_limit);

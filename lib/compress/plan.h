@@ -31,6 +31,7 @@ typedef struct {
     bool allow_fallback;         /* rows that the group size does not divide are copied instead of refused */
     const char *out;             /* NULL: infq_plan's default name beside the input */
     uint64_t mem_limit;          /* bytes of peak memory, 0: none */
+    bool verified;               /* the result will be verified: its memory counts, too */
     uint64_t shard_bytes;        /* 0: 5e9 */
     const char *engine;          /* NULL or "vllm" */
     int64_t tp;

@@ -8,7 +8,7 @@
 #include "lib/base/par.h"
 #include "lib/base/str.h"
 
-#define WINDOW_BYTES ((size_t)4 << 20)
+#define WINDOW_BYTES ((size_t)1 << 20) /* of each side that is mapped at a time: less than what quantizing itself holds */
 #define PIECE ((int64_t)256 << 10) /* bytes of a copied tensor compared at a time */
 
 infq_verify_options infq_verify_options_default(void)
@@ -146,7 +146,7 @@ static infq_status compare_rows(verifying *v, const infq_module *m, const infq_w
     void *mem;
 
     *sum = (part){0};
-    window = window < 64 ? 64 : window;
+    window = window < 64 ? 64 : window & ~(int64_t)63; // parts begin at the same rows whatever the window is
     n_parts = (window + j.step - 1) / j.step;
     INFQ_TRY(infq_arena_alloc(v->a, (size_t)n_parts, sizeof(part), "sums", &mem, err));
     j.parts = mem;
@@ -203,6 +203,20 @@ static infq_status check_quantized(verifying *v, const infq_module *m, const inf
     return INFQ_E_OK;
 }
 
+// Gives back what was read of all tensors that the module is stored as: its scales are read whole, codes in windows.
+static void drop_module(const verifying *v, const infq_module *m)
+{
+    char name[600];
+
+    for (size_t i = 0; infq_format_parts[i]; i++) {
+        const infq_ck_tensor *t = NULL;
+        if (snprintf(name, sizeof(name), "%s.%s", m->name, infq_format_parts[i]) < (int)sizeof(name))
+            t = infq_checkpoint_find(v->ck, name);
+        if (t)
+            infq_checkpoint_drop(v->ck, t, 0, t->n_bytes);
+    }
+}
+
 static infq_status check_modules(verifying *v, infq_err *err)
 {
     for (size_t i = 0; i < infq_modules_count(v->modules); i++) {
@@ -232,6 +246,7 @@ static infq_status check_modules(verifying *v, infq_err *err)
         } else if (infq_reader_expects(v->reader, m->name) && m->role != INFQ_ROLE_ROUTER) {
             ADD(v, true, "%s is stored as it was, but quantization_config targets it", m->name);
         }
+        drop_module(v, m);
         v->done += infq_checkpoint_get(v->ck, m->tensor)->n_bytes;
         infq_progress(v->log, "verifying", v->done, v->total);
         infq_arena_release(v->a, mark);
@@ -374,6 +389,20 @@ static infq_status check_missing(verifying *v, infq_err *err)
     return INFQ_E_OK;
 }
 
+// Pages are given back as soon as they are compared: a tokenizer's file may be larger than all that quantizing holds.
+static bool same_bytes(const infq_filemap *x, const infq_filemap *y)
+{
+    bool same = x->size == y->size;
+
+    for (size_t at = 0; same && at < x->size; at += WINDOW_BYTES) {
+        size_t n = x->size - at < WINDOW_BYTES ? x->size - at : WINDOW_BYTES;
+        same = memcmp(x->data + at, y->data + at, n) == 0;
+        infq_filemap_drop(x, at, n);
+        infq_filemap_drop(y, at, n);
+    }
+    return same;
+}
+
 static infq_status check_side(verifying *v, const char *name, infq_err *err)
 {
     char *a = NULL, *b = NULL;
@@ -387,7 +416,7 @@ static infq_status check_side(verifying *v, const char *name, infq_err *err)
         st = infq_findings_add(&v->r->findings, true, err, "side file %s is missing", name);
     } else if (!st && !(st = infq_filemap_open(a, &x, err))) {
         st = infq_filemap_open(b, &y, err);
-        equal = !st && x.size == y.size && memcmp(x.data, y.data, x.size) == 0;
+        equal = !st && same_bytes(&x, &y);
         if (!st && !equal)
             st = infq_findings_add(&v->r->findings, true, err, "side file %s differs from the source's", name);
         v->r->n_side += equal;
@@ -496,6 +525,15 @@ static infq_status check_all(verifying *v, const infq_verify_options *o, infq_er
         INFQ_TRY(check_folder(v, err));
     }
     return infq_engine_check(o->engine, o->tp, v->modules, v->codecs, infq_checkpoint_config(v->ck), &v->r->findings, err);
+}
+
+uint64_t infq_verify_bytes(size_t n_tensors, uint64_t n_bytes, int64_t n_cols, int threads)
+{
+    const uint64_t touched = (uint64_t)11 << 19, entry = 2048; // libraries' pages that are needed here first, heap: measured
+    uint64_t row = (uint64_t)(n_cols > 4096 ? n_cols : 4096) * sizeof(float);
+
+    // scales are at most a 32nd of the values: as stored, and as floats
+    return touched + n_tensors * entry + 2 * WINDOW_BYTES + (uint64_t)threads * 2 * row + 3 * (n_bytes / 32);
 }
 
 void infq_verify_report_free(infq_verify_report *r)

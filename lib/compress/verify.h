@@ -40,6 +40,9 @@ typedef struct {
 infq_status infq_verify_run(const char *path, const infq_verify_options *o, const infq_log *log, infq_verify_report **out,
                             infq_err *err);
 void infq_verify_report_free(infq_verify_report *r);
+/* Memory that verifying holds at a time, about: windows of model and source, two rows of n_cols (the most of a matrix) a thread, scales of the largest
+ * quantized matrix, which has n_bytes in the source, tables of n_tensors. */
+uint64_t infq_verify_bytes(size_t n_tensors, uint64_t n_bytes, int64_t n_cols, int threads);
 /* The report as an object. */
 void infq_verify_report_json(const infq_verify_report *r, infq_jw *to);
 /* Limit of the relative error of a codec. */
