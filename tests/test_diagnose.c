@@ -100,17 +100,29 @@ static infq_diagnose_options small(bool by_module)
     return o;
 }
 
-static infq_diagnose_result diagnose(const char *path, bool by_module)
+static infq_diagnose_result diagnose_with(const char *path, bool by_module, const char *eight)
 {
     infq_diagnose_options o = small(by_module);
-    opened p = open_one(DEMO), q = open_one(path);
+    opened p = open_one(DEMO), q = open_one(path), e = {0};
     infq_diagnose_result r;
     infq_err err;
 
+    if (eight) {
+        e = open_one(eight);
+        o.eight = e.m;
+        o.ck_eight = e.ck;
+    }
     ck_ok(infq_diagnose_run(p.m, q.m, p.ck, q.ck, tokenizer, infq_corpus_get(corpus, 0)->text, infq_corpus_get(corpus, 0)->n, &o, &r, &err), err);
     close_one(&p);
     close_one(&q);
+    if (eight)
+        close_one(&e);
     return r;
+}
+
+static infq_diagnose_result diagnose(const char *path, bool by_module)
+{
+    return diagnose_with(path, by_module, NULL);
 }
 
 static infq_kld_result distance(const char *path)
@@ -211,6 +223,46 @@ START_TEST(exceptions_come_in_fused_groups_best_for_their_bits_first)
 }
 END_TEST
 
+/* With one matrix changed, what is measured at 8 bits is the divergence of the model that stores just it so. */
+START_TEST(the_price_at_8_bits_is_measured)
+{
+    static const char only[] = "model.layers.2.mlp.down_proj";
+    infq_diagnose_result r = diagnose_with(compressed("W4A16", "rtn", only), true, compressed("W8A16", "search", NULL));
+    infq_kld_result want = distance(compressed("W8A16", "search", only));
+    const infq_diagnose_exception *e = &r.exceptions[0];
+
+    ck_assert_int_eq(r.n_exceptions, 1);
+    ck_assert_double_gt(e->bits_eight, 0);
+    ck_assert_double_lt(e->bits_eight, e->bits);
+    ck_assert_double_eq_tol(e->bits_eight, e->bits * (8 - 4) / (16 - 4.25), 0.02 * e->bits); // 4.25 and about 8.25 of 16 bits
+    ck_assert_double_eq_tol(r.kld_eight, want.all.kld_mean, 1e-9 + 1e-6 * want.all.kld_mean);
+    ck_assert_double_eq_tol(e->kld_eight, want.all.kld_mean, 1e-9 + 1e-6 * want.all.kld_mean);
+    ck_assert_double_eq_tol(e->expected_eight, r.kld_eight, 1e-6 * r.kld);
+    ck_assert_double_gt((e->kld - e->kld_eight) / e->bits_eight, e->kld / e->bits); // the cheaper exception
+    infq_diagnose_result_free(&r);
+}
+END_TEST
+
+START_TEST(exceptions_at_8_bits_cost_less_and_gain_nearly_as_much)
+{
+    infq_diagnose_result r = diagnose_with(compressed("W4A16", "rtn", NULL), false, compressed("W8A16", "search", NULL));
+    infq_diagnose_result same;
+
+    ck_assert_int_ge(r.n_exceptions, 2);
+    for (int64_t i = 0; i < r.n_exceptions; i++) {
+        ck_assert_double_lt(r.exceptions[i].bits_eight, 0.5 * r.exceptions[i].bits);
+        ck_assert_double_lt(r.exceptions[i].kld_eight, 0.1 * r.exceptions[i].kld);
+    }
+    ck_assert_double_lt(r.kld_eight, 0.8 * r.kld);
+    infq_diagnose_result_free(&r);
+    // a model that is at 8 bits already has no such price
+    same = diagnose_with(compressed("W8A16", "search", NULL), false, compressed("W8A16", "search", NULL));
+    for (int64_t i = 0; i < same.n_exceptions; i++)
+        ck_assert(isnan(same.exceptions[i].bits_eight) && isnan(same.exceptions[i].expected_eight));
+    infq_diagnose_result_free(&same);
+}
+END_TEST
+
 START_TEST(a_search_that_clips_shows_in_the_clipped_share)
 {
     infq_diagnose_result rtn = diagnose(compressed("W4A16", "rtn", NULL), false), search = diagnose(compressed("W4A16", "search", NULL), false),
@@ -296,6 +348,8 @@ int main(void)
     tcase_add_loop_test(t, a_trial_equals_the_model_that_holds_the_matrix, 0, 2);
     tcase_add_test(t, layers_add_up_from_their_matrices);
     tcase_add_test(t, exceptions_come_in_fused_groups_best_for_their_bits_first);
+    tcase_add_test(t, the_price_at_8_bits_is_measured);
+    tcase_add_test(t, exceptions_at_8_bits_cost_less_and_gain_nearly_as_much);
     tcase_add_test(t, a_search_that_clips_shows_in_the_clipped_share);
     tcase_add_test(t, activation_quantization_alone_is_a_change);
     tcase_add_test(t, the_models_are_as_they_were_and_equal_ones_are_refused);

@@ -7,13 +7,14 @@
 #include "lib/base/str.h"
 #include "lib/eval/diagnose.h"
 #include "tools/cmd_eval.h"
+#include "tools/eval_eight.h"
 
 #define NAME "infeval diagnose"
 #define SHOWN 20    /* units in the table without --all */
 #define OUTLIERS 10 /* channels told */
 
 typedef struct {
-    const char *text, *by, *backend;
+    const char *text, *by, *backend, *eight;
     int64_t window, tokens, threads, exceptions;
     double goal;
     bool all, json, quiet;
@@ -27,6 +28,7 @@ static const opt_row rows[] = {
     { "window", 0, OPT_I64, "N", "tokens of a window, each with an empty context (256)", AT(window), 4, 1e7 },
     { "goal", 0, OPT_F64, "X", "suggest exceptions until the expected divergence is X of the present one (0.5)", AT(goal), 0, 1 },
     { "exceptions", 0, OPT_I64, "N", "suggest N at most (16)", AT(exceptions), 0, 10000 },
+    { "eight", 0, OPT_STR, "FOLDER", "8-bit version of ORIGINAL that 8-bit prices come from (made in TMPDIR, removed)", AT(eight), 0, 0 },
     { "all", 'a', OPT_FLAG, NULL, "show every unit, in the model's order, not the 20 worst", AT(all), 0, 0 },
     { "threads", 0, OPT_I64, "N", "processors to use (all); results do not depend on it", AT(threads), 1, 4096 },
     { "backend", 0, OPT_STR, "NAME", "auto, cpu, ref, cuda (auto)", AT(backend), 0, 0 },
@@ -36,8 +38,8 @@ static const opt_row rows[] = {
 static const opt_spec spec = {
     NAME, "[options] --text FILE ORIGINAL COMPRESSED", "Shows where a compressed model loses, and what exceptions would cost.",
     "One layer of the original at a time is replaced by its compressed version, and the KL divergence\n"
-    "from the original measured. Then the exceptions that buy most for their bits are suggested, and\n"
-    "measured together.",
+    "from the original measured. Then the exceptions that buy most for their bits are suggested, with\n"
+    "their price at 8 bits and as in the original, and measured together.",
     rows, sizeof(rows) / sizeof(rows[0]), 2, 2,
 };
 
@@ -45,6 +47,7 @@ typedef struct {
     const options *o;
     const infq_diagnose_result *r;
     const infq_model *m;
+    const char *type;       /* of exceptions at 8 bits, as infq quantize --type takes it; "": none */
     char names[2][128];
 } report;
 
@@ -120,45 +123,81 @@ static void outliers_text(const report *x, infq_buf *to)
                      (long long)best[i].c.channel, best[i].c.size, 100 * best[i].c.share);
 }
 
-/* The exceptions as infq quantize takes them: --ignore 're:model\\.layers\\.3\\..*' --ignore model.layers.0.mlp.down_proj */
-static void ignore_text(const report *x, infq_buf *to)
+/* The exceptions as infq quantize takes them: --ignore 're:model\\.layers\\.3\\..*' --ignore model.layers.0.mlp.down_proj, or with a type for
+ * those that have a price there, --type 're:model\\.layers\\.3\\..*=W8A16:64'. */
+static void options_text(const report *x, const char *type, infq_buf *to)
 {
     for (int64_t i = 0; i < x->r->n_exceptions; i++) {
         const infq_diagnose_exception *e = &x->r->exceptions[i];
+        if (type && isnan(e->bits_eight))
+            continue;
         for (int k = 0; k < e->n_units; k++) {
             const infq_diagnose_unit *u = &x->r->units[e->unit[k]];
-            infq_buf_str(to, u->block ? " --ignore 're:" : " --ignore ");
+            infq_buf_fmt(to, " %s %s", type ? "--type" : "--ignore", u->block ? "'re:" : "");
             for (const char *c = u->name; *c; c++) {
                 if (u->block && *c == '.')
                     infq_buf_char(to, '\\');
                 infq_buf_char(to, *c);
             }
-            if (u->block)
-                infq_buf_str(to, "\\..*'");
+            infq_buf_str(to, u->block ? "\\..*" : "");
+            if (type)
+                infq_buf_fmt(to, "=%s", type);
+            infq_buf_str(to, u->block ? "'" : "");
         }
     }
+}
+
+static void exception_name(const report *x, const infq_diagnose_exception *e, char out[256])
+{
+    snprintf(out, 256, "%s%s", x->r->units[e->unit[0]].name, e->n_units > 1 ? " and fused" : "");
+}
+
+/* One table a price: what it costs, what the model then has, what it gains, alone and for a bit. */
+static void prices_text(const report *x, bool eight, infq_buf *to)
+{
+    const infq_diagnose_result *r = x->r;
+    double bits = r->bits_q / (double)r->params;
+
+    infq_buf_fmt(to, "%-44s %12s %12s %12s %12s %12s\n", eight ? "at 8 bits" : "as in the original", "price (bits)", "then (bits)", "gain", "gain a bit",
+                 "expected");
+    for (int64_t i = 0; i < r->n_exceptions; i++) {
+        const infq_diagnose_exception *e = &r->exceptions[i];
+        double price = eight ? e->bits_eight : e->bits, gain = eight ? e->kld - e->kld_eight : e->kld;
+        char name[256];
+        if (isnan(price))
+            continue;
+        exception_name(x, e, name);
+        bits += price;
+        infq_buf_fmt(to, "%-44.44s %+12.4f %12.3f %12.6f %12.4g %12.6f\n", name, price, bits, gain, gain / price, eight ? e->expected_eight : e->expected);
+    }
+    infq_buf_fmt(to, "measured with all of them: KL divergence %.6f (%.6f), same top token %.2f %%\n", eight ? r->kld_eight : r->kld_kept,
+                 eight ? r->kld_eight_se : r->kld_kept_se, 100 * (eight ? r->same_top_eight : r->same_top_kept));
+    infq_buf_str(to, "infq quantize");
+    options_text(x, eight ? x->type : NULL, to);
+    infq_buf_char(to, '\n');
+}
+
+static bool has_eight(const infq_diagnose_result *r)
+{
+    for (int64_t i = 0; i < r->n_exceptions; i++)
+        if (!isnan(r->exceptions[i].bits_eight))
+            return true;
+    return false;
 }
 
 static void exceptions_text(const report *x, infq_buf *to)
 {
     const infq_diagnose_result *r = x->r;
-    double bits = r->bits_q / (double)r->params;
 
     if (r->n_exceptions == 0)
         return;
-    infq_buf_fmt(to, "\nsuggested exceptions (kept as in the original), best for their bits first; now %.3f bits a weight:\n", bits);
-    infq_buf_fmt(to, "%-52s %12s %12s %8s %12s\n", "unit", "price (bits)", "then (bits)", "share", "expected");
-    for (int64_t i = 0; i < r->n_exceptions; i++) {
-        const infq_diagnose_exception *e = &r->exceptions[i];
-        char name[256];
-        snprintf(name, sizeof(name), "%s%s", r->units[e->unit[0]].name, e->n_units > 1 ? " and what is fused with it" : "");
-        bits += e->bits;
-        infq_buf_fmt(to, "%-52.52s %+12.4f %12.3f %6.1f %% %12.6f\n", name, e->bits, bits, 100 * e->share, e->expected);
+    infq_buf_fmt(to, "\nsuggested exceptions, best for their bits first; now %.3f bits a weight. Gain: divergence of the unit alone that goes away\n",
+                 r->bits_q / (double)r->params);
+    if (has_eight(r)) {
+        prices_text(x, true, to);
+        infq_buf_char(to, '\n');
     }
-    infq_buf_fmt(to, "measured with all of them: KL divergence %.6f (%.6f), same top token %.2f %%\n", r->kld_kept, r->kld_kept_se, 100 * r->same_top_kept);
-    infq_buf_str(to, "infq quantize");
-    ignore_text(x, to);
-    infq_buf_char(to, '\n');
+    prices_text(x, false, to);
 }
 
 static infq_status tell_text(const report *x, infq_buf *to, infq_err *err)
@@ -216,7 +255,22 @@ static void unit_json(const report *x, const infq_diagnose_unit *u, infq_jw *w)
     infq_jw_end_obj(w);
 }
 
-static void exceptions_json(const report *x, infq_jw *w)
+/* The options of infq quantize as one string. */
+static infq_status put_options(const report *x, const char *key, const char *type, infq_jw *w, infq_err *err)
+{
+    infq_buf text;
+    infq_status st;
+
+    infq_buf_init(&text);
+    options_text(x, type, &text);
+    infq_jw_key(w, key);
+    infq_jw_strn(w, text.n > 0 ? text.data + 1 : "", text.n > 0 ? text.n - 1 : 0);
+    st = infq_buf_status(&text, err);
+    infq_buf_deinit(&text);
+    return st;
+}
+
+static infq_status exceptions_json(const report *x, infq_jw *w, infq_err *err)
 {
     const infq_diagnose_result *r = x->r;
 
@@ -232,7 +286,16 @@ static void exceptions_json(const report *x, infq_jw *w)
         infq_jw_end_arr(w);
         infq_jw_key_f64(w, "bits_per_weight", e->bits);
         infq_jw_key_f64(w, "share", e->share);
+        infq_jw_key_f64(w, "gain", e->kld);
+        infq_jw_key_f64(w, "gain_a_bit", e->kld / e->bits);
         infq_jw_key_f64(w, "expected_kld", e->expected);
+        infq_jw_key(w, "at_8_bits");
+        infq_jw_obj(w);
+        infq_jw_key_f64(w, "bits_per_weight", e->bits_eight);
+        infq_jw_key_f64(w, "gain", e->kld - e->kld_eight);
+        infq_jw_key_f64(w, "gain_a_bit", (e->kld - e->kld_eight) / e->bits_eight);
+        infq_jw_key_f64(w, "expected_kld", e->expected_eight);
+        infq_jw_end_obj(w);
         infq_jw_end_obj(w);
     }
     infq_jw_end_arr(w);
@@ -242,6 +305,14 @@ static void exceptions_json(const report *x, infq_jw *w)
     infq_jw_key_f64(w, "kld_stderr", r->kld_kept_se);
     infq_jw_key_f64(w, "same_top", r->same_top_kept);
     infq_jw_end_obj(w);
+    infq_jw_key(w, "with_exceptions_at_8_bits");
+    infq_jw_obj(w);
+    infq_jw_key_f64(w, "kld", r->kld_eight);
+    infq_jw_key_f64(w, "kld_stderr", r->kld_eight_se);
+    infq_jw_key_f64(w, "same_top", r->same_top_eight);
+    infq_jw_end_obj(w);
+    INFQ_TRY(put_options(x, "options_original", NULL, w, err));
+    return has_eight(r) ? put_options(x, "options_8_bits", x->type, w, err) : 0;
 }
 
 static infq_status tell_json(const report *x, infq_buf *to, infq_err *err)
@@ -269,7 +340,7 @@ static infq_status tell_json(const report *x, infq_buf *to, infq_err *err)
     for (int64_t i = 0; i < r->n_units; i++)
         unit_json(x, &r->units[i], &w);
     infq_jw_end_arr(&w);
-    exceptions_json(x, &w);
+    INFQ_TRY(exceptions_json(x, &w, err));
     infq_jw_end_obj(&w);
     infq_buf_char(to, '\n');
     return infq_buf_status(to, err);
@@ -283,6 +354,7 @@ static infq_status run(const options *o, char **paths, const infq_log *log, infq
     infq_backend *be = NULL;
     infq_corpus *c = NULL;
     eval_model m[2] = { { 0 }, { 0 } };
+    eval_eight eight = { .type = "" };
     infq_status st;
 
     d.by_module = strcmp(o->by, "module") == 0;
@@ -299,12 +371,18 @@ static infq_status run(const options *o, char **paths, const infq_log *log, infq
     }
     if (!st && strcmp(infq_tokenizer_digest(m[0].tok), infq_tokenizer_digest(m[1].tok)) != 0)
         st = infq_err_set(err, INFQ_E_MISMATCH, "not comparable: tokenizer.json of %s is not that of %s", paths[1], paths[0]);
+    if (!st && o->exceptions > 0)
+        st = eval_eight_open(o->eight, paths[0], &m[1], be, log, &eight, err);
+    d.eight = eight.m.model;
+    d.ck_eight = eight.m.ck;
+    x.type = eight.type;
     if (!st)
         st = infq_diagnose_run(m[0].model, m[1].model, m[0].ck, m[1].ck, m[0].tok, infq_corpus_get(c, 0)->text, infq_corpus_get(c, 0)->n, &d, &r, err);
     x.m = m[0].model;
     if (!st)
         st = o->json ? tell_json(&x, doc, err) : tell_text(&x, doc, err);
     infq_diagnose_result_free(&r);
+    eval_eight_close(&eight);
     eval_model_close(&m[0]);
     eval_model_close(&m[1]);
     infq_backend_close(be);

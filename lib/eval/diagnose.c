@@ -27,7 +27,7 @@ void infq_diagnose_result_free(infq_diagnose_result *r)
 
 /* A model that is run on the windows: m with some of its parts exchanged for the other one's. */
 typedef struct {
-    infq_model *m;
+    infq_model *m, *other;    /* other: lends its parts */
     const int64_t *parts;
     int64_t n_parts;
     int64_t first_layer;      /* starts here with the original's stream; -1: from the tokens */
@@ -53,6 +53,7 @@ typedef struct {
     double kld[CHUNK_ROWS];
     bool same[CHUNK_ROWS];
     trial *present;           /* whose output error is being taken */
+    int64_t batch;            /* trials that `hidden` has room for */
     int64_t n_runs, done;     /* for progress */
 } diagnosis;
 
@@ -95,10 +96,10 @@ static infq_status run_original(diagnosis *d, int64_t first, int64_t n, bool kee
 
 // ---- trials -----------------------------------------------------------------------------------------------------------
 
-static void exchange(diagnosis *d, const trial *t)
+static void exchange(const trial *t)
 {
     for (int64_t i = 0; i < t->n_parts; i++)
-        infq_model_swap(d->p, d->q, t->parts[i]);
+        infq_model_swap(t->m, t->other, t->parts[i]);
 }
 
 /* Change of the block's output against what the block adds, in its own block. */
@@ -133,9 +134,9 @@ static infq_status run_trial(diagnosis *d, trial *t, int64_t first, int64_t n, f
     d->present = t;
     d->at_stage = 0;
     d->run.m = t->m;
-    exchange(d, t);
+    exchange(t);
     st = infq_window_run_group(&d->run, d->w, first, n, &f, err);
-    exchange(d, t);
+    exchange(t);
     d->run.m = own;
     if (!st)
         memcpy(hidden, d->run.hidden, (size_t)(n * d->per * d->width) * sizeof(float));
@@ -200,9 +201,9 @@ static infq_status compare_trials(diagnosis *d, trial *trials, int64_t n_trials,
         infq_par_for(count, 1, original_part, d);
         for (int64_t k = 0; k < n_trials && !st; k++) {
             trial *t = &trials[k];
-            exchange(d, t);
+            exchange(t);
             st = infq_model_logits(t->m, d->hidden + (k * d->run.group * d->per + row) * d->width, count, true, d->logits, err);
-            exchange(d, t);
+            exchange(t);
             if (st)
                 break;
             infq_par_for(count, 1, trial_part, d);
@@ -349,7 +350,7 @@ static infq_status plan_units(diagnosis *d, plan *x, infq_err *err)
     for (int64_t i = 0, u = -1; i < x->n_changed; i++) {
         const infq_diagnose_part *p = &d->parts[x->changed[i]];
         if (i == 0 || !same_unit(d, &d->parts[x->changed[i - 1]], p))
-            x->trials[++u] = (trial){.m = d->p, .parts = x->changed + i, .first_layer = p->id.layer};
+            x->trials[++u] = (trial){.m = d->p, .other = d->q, .parts = x->changed + i, .first_layer = p->id.layer};
         x->trials[u].n_parts++;
     }
     x->trials[x->n_units] = (trial){.m = d->q, .first_layer = -1};
@@ -422,6 +423,7 @@ static infq_status suggest(const diagnosis *d, infq_diagnose_result *r, infq_err
         to->unit[to->n_units++] = u;
         to->bits += (v->bits_p - v->bits_q) / (double)r->params;
         to->share += v->share;
+        to->kld += v->kld;
     }
     for (int64_t i = 0; i < n && i < d->o->max_exceptions && left > d->o->goal; i++) {
         int64_t best = i;
@@ -441,43 +443,123 @@ static infq_status suggest(const diagnosis *d, infq_diagnose_result *r, infq_err
     return 0;
 }
 
-/* The compressed model with all exceptions put back. */
+/* Parts of exceptions first .. first + n - 1; their number. */
+static int64_t parts_of(const plan *x, int64_t first, int64_t n, int64_t *parts)
+{
+    int64_t count = 0;
+
+    for (int64_t i = first; i < first + n; i++)
+        for (int k = 0; k < x->r->exceptions[i].n_units; k++) {
+            const trial *u = &x->trials[x->r->exceptions[i].unit[k]];
+            memcpy(parts + count, u->parts, (size_t)u->n_parts * sizeof(*parts));
+            count += u->n_parts;
+        }
+    return count;
+}
+
+static void take_means(const diagnosis *d, const trial *t, double *kld, double *se, double *top)
+{
+    infq_moments m = infq_moments_of(t->kld, d->w->n_windows);
+
+    *kld = m.mean;
+    *se = m.se;
+    *top = infq_moments_of(t->top, d->w->n_windows).mean;
+}
+
+/* Bits that each exception costs at 8 bits, a weight of the model. */
+static infq_status price_eight(diagnosis *d, const plan *x, infq_err *err)
+{
+    infq_diagnose_part *eight;
+    infq_status st;
+
+    INFQ_TRY(infq_mem_new((size_t)d->n_parts, sizeof(*eight), "parts", (void **)&eight, err));
+    memset(eight, 0, (size_t)d->n_parts * sizeof(*eight));
+    st = infq_diagnose_parts(d->p, d->o->ck_eight, d->o->ck_eight, eight, err);
+    for (int64_t i = 0; i < x->r->n_exceptions && !st; i++) {
+        infq_diagnose_exception *e = &x->r->exceptions[i];
+        e->bits_eight = 0;
+        for (int k = 0; k < e->n_units; k++) {
+            const trial *u = &x->trials[e->unit[k]];
+            for (int64_t j = 0; j < u->n_parts; j++)
+                e->bits_eight += (eight[u->parts[j]].bits_q - d->parts[u->parts[j]].bits_q) / (double)x->r->params;
+        }
+        if (!(e->bits_eight > 0)) // no less is stored now
+            e->bits_eight = NAN;
+    }
+    infq_diagnose_parts_free(eight, d->n_parts);
+    return st;
+}
+
+/* Trials of exceptions: [0] all put back, [1] all at 8 bits, [2..] each of them at 8 bits in the original. */
+static infq_status measure_exceptions(diagnosis *d, const plan *x, trial *t, double *means, int64_t *parts, infq_err *err)
+{
+    infq_diagnose_result *r = x->r;
+    int64_t n_windows = d->w->n_windows, n = d->o->eight ? r->n_exceptions + 2 : 1, at;
+    double gained = 0;
+
+    at = parts_of(x, 0, r->n_exceptions, parts);
+    t[0] = (trial){.m = d->q, .other = d->p, .parts = parts, .n_parts = at, .first_layer = -1};
+    t[1] = (trial){.m = d->q, .other = d->o->eight, .parts = parts, .n_parts = at, .first_layer = -1};
+    at = 0;
+    for (int64_t i = 2; i < n; i++) {
+        int64_t count = parts_of(x, i - 2, 1, parts + at); // the same places again: exceptions stand in order
+        t[i] = (trial){.m = d->p, .other = d->o->eight, .parts = parts + at, .n_parts = count,
+                       .first_layer = r->units[r->exceptions[i - 2].unit[0]].layer};
+        at += count;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        t[i].kld = means + 2 * i * n_windows;
+        t[i].top = t[i].kld + n_windows;
+    }
+    INFQ_TRY(run_trials(d, t, n, d->batch, false, err));
+    take_means(d, &t[0], &r->kld_kept, &r->kld_kept_se, &r->same_top_kept);
+    if (!d->o->eight)
+        return 0;
+    take_means(d, &t[1], &r->kld_eight, &r->kld_eight_se, &r->same_top_eight);
+    for (int64_t i = 0; i < r->n_exceptions; i++) {
+        infq_diagnose_exception *e = &r->exceptions[i];
+        double left;
+        if (isnan(e->bits_eight))
+            continue;
+        e->kld_eight = infq_moments_of(t[i + 2].kld, n_windows).mean;
+        gained += e->kld - e->kld_eight;
+        left = r->kld_sum > 0 ? 1 - gained / r->kld_sum : 1;
+        e->expected_eight = r->kld * (left > 0 ? left : 0);
+    }
+    return 0;
+}
+
+/* The compressed model with all exceptions put back, and at 8 bits. */
 static infq_status try_exceptions(diagnosis *d, const plan *x, infq_err *err)
 {
     infq_diagnose_result *r = x->r;
-    int64_t *parts = NULL, n = 0, n_windows = d->w->n_windows;
+    size_t n = (size_t)r->n_exceptions + 2, n_means = n * 2 * (size_t)d->w->n_windows;
+    int64_t *parts = NULL;
     double *means = NULL;
-    trial t = {.m = d->q, .first_layer = -1};
-    infq_moments m;
-    infq_status st;
+    trial *t = NULL;
+    infq_status st = 0;
 
     r->kld_kept = r->kld_kept_se = r->same_top_kept = NAN;
+    r->kld_eight = r->kld_eight_se = r->same_top_eight = NAN;
+    for (int64_t i = 0; i < r->n_exceptions; i++)
+        r->exceptions[i].bits_eight = r->exceptions[i].kld_eight = r->exceptions[i].expected_eight = NAN;
     if (r->n_exceptions == 0)
         return 0;
-    st = infq_mem_new((size_t)x->n_changed, sizeof(*parts), "exceptions", (void **)&parts, err);
+    if (d->o->eight)
+        st = price_eight(d, x, err);
+    d->n_runs = d->done + (d->o->eight ? (int64_t)n : 1) * ((d->w->n_windows + d->run.group - 1) / d->run.group);
     if (!st)
-        st = infq_mem_new((size_t)(2 * n_windows), sizeof(*means), "means", (void **)&means, err);
+        st = infq_mem_new((size_t)x->n_changed, sizeof(*parts), "exceptions", (void **)&parts, err);
+    if (!st)
+        st = infq_mem_new(n, sizeof(*t), "trials", (void **)&t, err);
+    if (!st)
+        st = infq_mem_new(n_means, sizeof(*means), "means", (void **)&means, err);
     if (!st) {
-        memset(means, 0, (size_t)(2 * n_windows) * sizeof(*means));
-        for (int64_t i = 0; i < r->n_exceptions; i++)
-            for (int k = 0; k < r->exceptions[i].n_units; k++) {
-                const trial *u = &x->trials[r->exceptions[i].unit[k]];
-                memcpy(parts + n, u->parts, (size_t)u->n_parts * sizeof(*parts));
-                n += u->n_parts;
-            }
-        t.parts = parts;
-        t.n_parts = n;
-        t.kld = means;
-        t.top = means + n_windows;
-        st = run_trials(d, &t, 1, 1, false, err);
-    }
-    if (!st) {
-        m = infq_moments_of(t.kld, n_windows);
-        r->kld_kept = m.mean;
-        r->kld_kept_se = m.se;
-        r->same_top_kept = infq_moments_of(t.top, n_windows).mean;
+        memset(means, 0, n_means * sizeof(*means));
+        st = measure_exceptions(d, x, t, means, parts, err);
     }
     infq_mem_free(parts);
+    infq_mem_free(t);
     infq_mem_free(means);
     return st;
 }
@@ -527,7 +609,7 @@ static infq_status diagnose(diagnosis *d, plan *x, infq_err *err)
 
     INFQ_TRY(plan_units(d, x, err));
     group = fitting(STAGE_BYTES, each * (d->layers + 1), d->w->n_windows);
-    batch = fitting(TRIAL_BYTES, each * group, x->n_units + 1);
+    d->batch = batch = fitting(TRIAL_BYTES, each * group, x->n_units + 1);
     INFQ_TRY(infq_window_run_init(&d->run, d->p, d->w, group, err));
     INFQ_TRY(buffers(d, batch, err));
     d->n_runs = (x->n_units + 2) * ((d->w->n_windows + d->run.group - 1) / d->run.group);
@@ -550,6 +632,8 @@ infq_status infq_diagnose_run(infq_model *p, infq_model *q, const infq_checkpoin
 
     memset(&r, 0, sizeof(r));
     INFQ_TRY(infq_model_same_parts(p, q, err));
+    if (o->eight)
+        INFQ_TRY(infq_model_same_parts(p, o->eight, err));
     INFQ_TRY(infq_windows_cut(tok, text, n, o->window > 0 ? o->window : d0.window, o->max_tokens > 0 ? o->max_tokens : d0.max_tokens,
                               c->max_positions, &w, err));
     r.window = w.window;

@@ -16,6 +16,8 @@ typedef struct {
     int64_t window, max_tokens; /* 0: 256, 1024 */
     double goal;             /* exceptions are suggested until the expected divergence is this share of the present one: 0.5 */
     int64_t max_exceptions;  /* 16 */
+    infq_model *eight;       /* the original with all its matrices at 8 bits, and the files it was opened from: the price of exceptions that are */
+    const infq_checkpoint *ck_eight; /* stored so; NULL: not told */
     const infq_log *log;
 } infq_diagnose_options;
 infq_diagnose_options infq_diagnose_options_default(void);
@@ -55,7 +57,12 @@ typedef struct {
     int n_units;
     double bits;             /* more that they cost, a weight of the whole model */
     double share;            /* of the sum */
+    double kld;              /* sum over its units: what keeping them gains */
     double expected;         /* divergence with this one and those before it, if shares added up */
+    /* The same at 8 bits instead; NaN without an 8-bit model, or where it costs nothing more than what is there */
+    double bits_eight;
+    double kld_eight;        /* measured with only these units replaced by theirs at 8 bits: kld - kld_eight is gained */
+    double expected_eight;
 } infq_diagnose_exception;
 
 typedef struct {
@@ -69,9 +76,10 @@ typedef struct {
     int64_t n_exceptions;
     infq_diagnose_exception *exceptions; /* by share a bit, best first */
     double kld_kept, kld_kept_se, same_top_kept; /* measured with all exceptions together; NaN without any */
+    double kld_eight, kld_eight_se, same_top_eight; /* with all of them at 8 bits; NaN without an 8-bit model */
 } infq_diagnose_result;
 
-/* p, q: models of one architecture and shape, opened from ck_p, ck_q on one device. MISMATCH when they have other parts or nothing differs. */
+/* p, q (and o->eight): models of one architecture and shape, opened from ck_p, ck_q on one device. MISMATCH when they have other parts or nothing differs. */
 infq_status infq_diagnose_run(infq_model *p, infq_model *q, const infq_checkpoint *ck_p, const infq_checkpoint *ck_q, const infq_tokenizer *tok,
                               const char *text, size_t n, const infq_diagnose_options *o, infq_diagnose_result *out, infq_err *err);
 void infq_diagnose_result_free(infq_diagnose_result *r);
