@@ -15,8 +15,8 @@
 
 typedef struct {
     int64_t bits, threads, tp, effort, calib_tokens, window, seed;
-    double damping;
-    const char *scheme, *method, *format, *group, *out, *engine, *calib;
+    double damping, sparsity;
+    const char *pattern, *scheme, *method, *format, *group, *out, *engine, *calib;
     opt_list ignore, include, types;
     uint64_t mem_limit, shard_bytes;
     bool asym, force, dry_run, allow_fallback, no_verify, json, quiet;
@@ -46,6 +46,8 @@ static const opt_row rows[] = {
     { "group-size", 'g', OPT_STR, "N", "weights that share a scale, or channel for whole rows; by default\n"
       "the largest of 128, 64, 32 that divides every quantized row", AT(group), 0, 0 },
     { "asym", 0, OPT_FLAG, NULL, "with zero points (4 bits)", AT(asym), 0, 0 },
+    { "sparsity", 0, OPT_F64, "X", "gptq: this share of the weights becomes zero in the same pass", AT(sparsity), 0, 0 },
+    { "pattern", 0, OPT_STR, "N:M", "gptq: at most N values other than zero in each M columns (2:4)", AT(pattern), 0, 0 },
     { "format", 0, OPT_STR, "NAME", "how the output is stored: compressed-tensors", AT(format), 0, 0 },
     { "ignore", 0, OPT_LIST, "PATTERN", "modules that stay as they are; may be repeated", AT(ignore), 0, 0 },
     { "include", 0, OPT_LIST, "PATTERN", "modules to quantize although they are left out by default\n"
@@ -70,6 +72,8 @@ static const opt_row rows[] = {
     { "calib-window", 0, OPT_NEED, "calib,method,effort", NULL, 0, 0, 0 },
     { "seed", 0, OPT_NEED, "calib,method,effort", NULL, 0, 0, 0 },
     { "damping", 0, OPT_NEED, "method,effort", NULL, 0, 0, 0 },
+    { "sparsity", 0, OPT_NEED, "method,effort", NULL, 0, 0, 0 },
+    { "pattern", 0, OPT_NEED, "method,effort", NULL, 0, 0, 0 },
 };
 const opt_spec cmd_quantize_spec = {
     NAME, "[options] MODEL", "Stores a model's linear layers in fewer bits.",
@@ -171,6 +175,7 @@ static infq_status plan_options(const options *o, rule_list *rules, infq_plan_op
         return infq_err_set(err, INFQ_E_USAGE, "--effort 0 uses no data, so --calib would do nothing");
     if (o->calib && strcmp(p->method->name, "rtn") == 0)
         return infq_err_set(err, INFQ_E_USAGE, "method rtn uses no data, so --calib would do nothing");
+    INFQ_TRY(infq_sparsity_make(o->sparsity, o->pattern, &p->sparsity, err));
     if (!isnan(o->damping)) {
         if (!(p->method->needs & INFQ_NEEDS_MOMENT))
             return infq_err_set(err, INFQ_E_USAGE, "method %s has no damping", p->method->name);
@@ -201,6 +206,8 @@ static void plan_text(const infq_plan *p, infq_buf *to)
     infq_buf_fmt(to, "plan: %s -> %s\n", infq_checkpoint_path(p->ck), p->out);
     infq_buf_fmt(to, "  %zu matrices to %s%s, method %s, format %s\n", p->n_quantized, infq_codec_describe(&first->codec, what, sizeof(what)),
                  p->o.n_rules ? " or as rules say" : "", p->o.method->name, p->o.format->name);
+    if (p->o.sparsity.fraction > 0.0)
+        infq_buf_fmt(to, "  pruned in the same pass: %s\n", infq_sparsity_describe(&p->o.sparsity, what, sizeof(what)));
     infq_buf_fmt(to, "  %zu tensors copied%s\n", p->n_copied,
                  p->n_tied ? "; lm_head equals the embedding it is tied to and is stored once" : "");
     hits_text(p, to);
@@ -233,7 +240,7 @@ static void patterns_json(infq_jw *w, const char *key, const char *const *v, con
 
 static void plan_json(const infq_plan *p, infq_jw *w)
 {
-    char name[40];
+    char name[64];
 
     infq_plan_scheme_name(p, name, sizeof(name));
     infq_jw_key(w, "plan");
@@ -242,6 +249,10 @@ static void plan_json(const infq_plan *p, infq_jw *w)
     infq_jw_key_str(w, "method", p->o.method->name);
     infq_jw_key_str(w, "format", p->o.format->name);
     infq_jw_key_i64(w, "group_size", p->group_size);
+    if (p->o.sparsity.fraction > 0.0) {
+        infq_jw_key(w, "sparsity");
+        infq_sparsity_json(&p->o.sparsity, true, w);
+    }
     infq_jw_key_i64(w, "tensors_quantized", (int64_t)p->n_quantized);
     infq_jw_key_i64(w, "tensors_copied", (int64_t)p->n_copied);
     infq_jw_key_i64(w, "tensors_tied", (int64_t)p->n_tied);
@@ -320,6 +331,8 @@ static void report_text(const infq_plan *p, const infq_quantize_result *r, infq_
         infq_buf_fmt(to, "  %zu tensors taken over from an interrupted run\n", r->n_resumed);
     infq_buf_fmt(to, "  groups that hold only zeros: %lld; codes cut off at the range's end: %lld\n", (long long)r->zero_groups,
                  (long long)r->clipped);
+    if (p->o.sparsity.fraction > 0.0)
+        infq_buf_fmt(to, "  zeros: %.4f %% of the quantized weights\n", 100.0 * (double)r->zeros / (double)p->weights_quantized);
     for (size_t i = 0; i < n; i++)
         infq_buf_fmt(to, "  %s %s: relative error %.4f\n", i ? "     " : "worst", p->v[w[i]].module->name,
                      infq_ledger_error(&r->rows[w[i]]));
@@ -341,6 +354,8 @@ static void report_json(const infq_plan *p, const infq_quantize_result *r, infq_
     infq_jw_key_f64(w, "seconds_verify", r->seconds_verify);
     infq_jw_key_i64(w, "peak_memory_bytes", (int64_t)infq_mem_rss_peak());
     infq_jw_key_i64(w, "tensors_resumed", (int64_t)r->n_resumed);
+    if (p->o.sparsity.fraction > 0.0)
+        infq_jw_key_i64(w, "zeros", r->zeros);
     infq_jw_key_i64(w, "zero_groups", r->zero_groups);
     infq_jw_key_i64(w, "clipped", r->clipped);
     infq_jw_key(w, "side_files");
@@ -439,7 +454,7 @@ static infq_status run(const options *o, const char *path, cmd_sink *sink, bool 
 
 int cmd_quantize(int argc, char **argv)
 {
-    options o = {.tp = 1, .effort = -1, .calib_tokens = 32768, .window = 512, .seed = 1, .damping = NAN};
+    options o = {.tp = 1, .effort = -1, .calib_tokens = 32768, .window = 512, .seed = 1, .damping = NAN, .sparsity = NAN};
     cmd_sink sink;
     int n_args;
     bool done = false, passed = true;

@@ -26,10 +26,11 @@ static const opt_row rows[] = {
     { "quiet", 'q', OPT_FLAG, NULL, "errors only on standard error", AT(quiet), 0, 0 },
 };
 const opt_spec cmd_verify_spec = {
-    NAME, "[options] OUT", "Decodes a quantized model with the reference decoder and compares it with its source.",
+    NAME, "[options] OUT", "Decodes a quantized or pruned model with the reference decoder and compares it with its source.",
     "Checked: configuration, code ranges, scales, values that are not finite, the relative error of every\n"
     "matrix (at most 0.1 for 8 bits, 0.4 below), scales that engines share, other tensors and side files\n"
-    "byte for byte, missing and superfluous tensors. Exit code: 0 all passed, 1 something failed.",
+    "byte for byte, missing and superfluous tensors; of pruned matrices the zeros that infq.json tells of, the\n"
+    "pattern, and that kept weights are the source's unless the method changes them. Exit code: 0 all passed, 1 something failed.",
     rows, sizeof(rows) / sizeof(rows[0]), 1, 1,
 };
 
@@ -37,9 +38,13 @@ static void report_text(const char *path, const infq_verify_report *r, infq_buf 
 {
     char what[80];
 
-    infq_buf_fmt(to, "%s: %zu quantized matrices", path, r->n_rows);
+    bool dense = r->n_rows && r->rows[0].codec.scale == INFQ_ELEM_NONE;
+
+    infq_buf_fmt(to, "%s: %zu %s matrices", path, r->n_rows, dense ? "pruned" : "quantized");
     if (r->n_rows)
         infq_buf_fmt(to, " (%s)", infq_codec_describe(&r->rows[0].codec, what, sizeof(what)));
+    if (r->n_pruned)
+        infq_buf_fmt(to, ", %.4f %% zeros in %zu as the ledger says", 100.0 * (double)r->zeros / (double)r->pruned_weights, r->n_pruned);
     if (r->with_source)
         infq_buf_fmt(to, "\ncompared with %s: largest relative error %.4f, %zu tensors and %zu side files equal\n", r->source,
                      r->worst, r->n_copied, r->n_side);
@@ -72,6 +77,8 @@ static void report_json(const char *path, const infq_verify_report *r, infq_buf 
         infq_jw_key_str(&w, "module", r->rows[i].name);
         infq_jw_key_str(&w, "codec", infq_codec_describe(&r->rows[i].codec, what, sizeof(what)));
         infq_jw_key_f64(&w, "relative_error", r->rows[i].relative_error);
+        if (r->rows[i].pruned)
+            infq_jw_key_i64(&w, "zeros", r->rows[i].zeros);
         infq_jw_end_obj(&w);
     }
     infq_jw_end_arr(&w);

@@ -5,6 +5,7 @@
 #include "tools/opt.h"
 
 int cmd_quantize(int argc, char **argv);
+int cmd_prune(int argc, char **argv);
 int cmd_verify(int argc, char **argv);
 int cmd_inspect(int argc, char **argv);
 int cmd_convert(int argc, char **argv);
@@ -16,7 +17,7 @@ int cmd_run(int argc, char **argv);
 int cmd_receipt(int argc, char **argv);
 int cmd_receipt_write(int argc, char **argv);
 
-extern const opt_spec cmd_quantize_spec, cmd_verify_spec, cmd_convert_spec, cmd_eval_spec, cmd_eval_gate_spec, cmd_eval_noise_spec,
+extern const opt_spec cmd_quantize_spec, cmd_prune_spec, cmd_verify_spec, cmd_convert_spec, cmd_eval_spec, cmd_eval_gate_spec, cmd_eval_noise_spec,
     cmd_eval_report_page_spec, cmd_bench_spec, cmd_receipt_write_spec;
 
 #endif

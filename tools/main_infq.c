@@ -3,6 +3,7 @@
 
 static const cmd_row rows[] = {
     { "quantize", "store the weights of a model in fewer bits", cmd_quantize },
+    { "prune", "set the weights of a model to zero where they matter least", cmd_prune },
     { "verify", "decode a stored model and compare it with its source", cmd_verify },
     { "inspect", "parameters, types, sizes, memory of a model", cmd_inspect },
     { "convert", "shards, element types, GGUF to a folder", cmd_convert },

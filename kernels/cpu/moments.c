@@ -12,7 +12,7 @@
 #define MOMENT_ROWS 512  /* tokens summed in F32 */
 #define MAX_DAMPING 0.1
 
-static const feedback_ops *ops_now(void)
+const feedback_ops *infq_feedback_ops_now(void)
 {
 #if defined(__x86_64__)
     infq_cpu_level level = infq_cpu_level_get();
@@ -142,7 +142,7 @@ static bool diagonal_block(double *a, int64_t n, int64_t k0, int64_t nk)
 // a = L L^T, lower triangle in place; false when a pivot is not positive. turned: [CHOLESKY_BLOCK][n].
 static bool cholesky(double *a, int64_t n, double *turned)
 {
-    cholesky_job c = { .ops = ops_now(), .a = a, .turned = turned, .n = n };
+    cholesky_job c = { .ops = infq_feedback_ops_now(), .a = a, .turned = turned, .n = n };
 
     for (int64_t k0 = 0; k0 < n; k0 += CHOLESKY_BLOCK) {
         c.k0 = k0;
@@ -337,7 +337,7 @@ infq_status infq_feedback_rows(const infq_factor *f, const infq_quant_spec *s, c
 {
     quant_job job;
     feedback_job fj = { .job = &job, .factor = f };
-    feedback_task task = { .f = &fj, .ops = ops_now() };
+    feedback_task task = { .f = &fj, .ops = infq_feedback_ops_now() };
     int64_t n_panels = (n_rows + FEEDBACK_ROWS - 1) / FEEDBACK_ROWS;
     void *mem, *rows;
     infq_status st;

@@ -24,6 +24,7 @@ typedef struct {
     int64_t n_zero_groups;   /* all-zero groups */
     int64_t n_clipped;       /* values cut off by more than half a step (E4M3: beyond 464 scales) */
     double sq_err, sq_sum;   /* sum (w - w^)^2 and w^2, added in row order */
+    int64_t n_zeros;         /* values that are zero; counted by pruning methods only */
 } infq_quant_out;
 
 /* Quantizes n_rows rows x [n_rows][n_cols] F32 (finite: checked before by the caller). n_rows is a multiple of group_rows or

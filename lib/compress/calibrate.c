@@ -140,9 +140,10 @@ static infq_status finish_site(calibration *c, infq_site which, int64_t group_co
         s->weight[i] = mean > 0.0 ? (float)(s->sq[i] / mean) : 1.0f;
     if (!s->h)
         return INFQ_E_OK;
-    st = infq_factor_make(s->h, s->n, c->p->o.damping, INFQ_ORDER_ACT, group_cols, &s->factor, err);
+    st = infq_factor_make(s->h, s->n, c->p->o.damping, c->p->o.sparsity.fraction > 0.0 ? INFQ_ORDER_NATURAL : INFQ_ORDER_ACT, group_cols,
+                          &s->factor, err);
     if (st == INFQ_E_NUMERIC) {
-        infq_warn(c->log, "layer %lld, %s: %s; weighted rounding instead of error feedback", (long long)c->layer, infq_site_name(which),
+        infq_warn(c->log, "layer %lld, %s: %s; no error feedback", (long long)c->layer, infq_site_name(which),
                   err->msg);
         return INFQ_E_OK;
     }
@@ -172,7 +173,8 @@ static infq_status quantize_entry(calibration *c, size_t entry, infq_weight *w, 
     const site_stats *s = &c->site[infq_site_of(e->module->role)];
     int64_t rows = e->tensor->shape[0], cols = e->tensor->shape[1], unit = e->codec.group_rows > 32 ? e->codec.group_rows : 32;
     int64_t step = ROW_BYTES / (cols * (int64_t)sizeof(float)) / unit * unit;
-    infq_method_args a = { .spec = { .codec = e->codec, .n_cols = cols, .weight = s->weight }, .factor = s->factor.r ? &s->factor : NULL };
+    infq_method_args a = { .spec = { .codec = e->codec, .n_cols = cols, .weight = s->weight }, .factor = s->factor.r ? &s->factor : NULL,
+                           .sparsity = infq_plan_entry_sparsity(c->p, e) };
     infq_ledger_row *l = &c->r->rows[entry];
     void *codes, *scales, *zeros = NULL, *x;
     infq_quant_out out = { 0 };
@@ -180,7 +182,7 @@ static infq_status quantize_entry(calibration *c, size_t entry, infq_weight *w, 
     infq_status st = INFQ_E_OK;
 
     step = step < unit ? unit : step;
-    if (e->codec.group_rows == 0)
+    if (c->p->o.sparsity.whole || (e->codec.group_rows == 0 && e->codec.scale != INFQ_ELEM_NONE))
         step = rows;
     step = step > rows ? rows : step;
     *w = (infq_weight){ .codec = e->codec, .n_rows = rows, .n_cols = cols, .outer = 1.0f };
@@ -208,6 +210,7 @@ static infq_status quantize_entry(calibration *c, size_t entry, infq_weight *w, 
     l->sq_sum = out.sq_sum;
     l->zero_groups = out.n_zero_groups;
     l->clipped = out.n_clipped;
+    l->zeros = out.n_zeros;
     w->codes.data = codes;
     w->scales.data = scales;
     w->zeros = (infq_view){ zeros, zeros ? (size_t)scale_cols : 0 };
@@ -293,7 +296,7 @@ infq_status infq_calibrate_bytes(const infq_plan *p, uint64_t *bytes, infq_err *
     const infq_calib *d = p->o.calib;
     bool moment = (p->o.method->needs & INFQ_NEEDS_MOMENT) != 0;
     infq_config c;
-    uint64_t src, out, n = 0, widest = 0, chunk, tokens = (uint64_t)(d->window * d->n_windows);
+    uint64_t src, out, n = 0, widest = 0, chunk, rows = (uint64_t)ROW_BYTES, tokens = (uint64_t)(d->window * d->n_windows);
 
     INFQ_TRY(infq_config_read(p->ck, &c, err));
     largest_block(p, c.n_layers, &src, &out);
@@ -304,7 +307,10 @@ infq_status infq_calibrate_bytes(const infq_plan *p, uint64_t *bytes, infq_err *
     }
     n += moment ? 8 * widest * widest + 512 * widest : 0;   // the matrix being factored
     n += 4 * (tokens + (uint64_t)d->window) * (uint64_t)c.hidden;
-    n += (uint64_t)(moment ? 2 : 1) * (uint64_t)ROW_BYTES + (uint64_t)p->threads * 3 * 32 * 4 * widest;
+    for (size_t i = 0; p->o.sparsity.whole && i < p->n; i++)
+        if (p->v[i].fate == INFQ_FATE_QUANTIZE && 4 * (uint64_t)p->v[i].tensor->n_elems > rows)
+            rows = 4 * (uint64_t)p->v[i].tensor->n_elems;
+    n += (uint64_t)(1 + moment + (p->o.sparsity.fraction > 0.0)) * rows + (p->o.sparsity.whole ? rows / 4 * 5 : 0) + (uint64_t)p->threads * 3 * 32 * 4 * widest;
     // The engine: a chunk's buffers, the hook's copy, decoded tiles of each thread and oneDNN's copies of them, the cache of one window.
     chunk = (uint64_t)(d->window < 512 ? d->window : 512);
     n += 4 * chunk * (uint64_t)(2 * c.hidden + 2 * (c.n_heads + c.n_kv_heads) * c.head_dim + 2 * c.ffn) + 4 * 512 * widest;

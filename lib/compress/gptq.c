@@ -11,6 +11,8 @@ infq_status infq_gptq_rows(const infq_method_args *a, const float *x, int64_t n_
     infq_status st;
     void *t;
 
+    if (a->sparsity)
+        return infq_gptq_sparse_rows(a, x, n_rows, out, err);
     spec.range = INFQ_RANGE_SEARCH;
     first.sq_err = first.sq_sum = 0.0;
     first.n_zero_groups = first.n_clipped = 0;

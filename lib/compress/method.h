@@ -2,7 +2,7 @@
 #ifndef INFQ_COMPRESS_METHOD_H
 #define INFQ_COMPRESS_METHOD_H
 
-#include "lib/backend/moments.h"
+#include "lib/backend/prune.h"
 
 /* What a method asks of the driver before it can run. Data-free methods need nothing. */
 #define INFQ_NEEDS_DIAG 1u   /* mean square of each input channel */
@@ -12,6 +12,7 @@
 typedef struct {
     infq_quant_spec spec;      /* weight: importance of the columns, NULL without statistics */
     const infq_factor *factor; /* NULL when there is none, or it could not be made */
+    const infq_sparsity *sparsity; /* NULL: nothing is pruned */
 } infq_method_args;
 
 typedef struct {

@@ -19,22 +19,38 @@ infq_plan_options infq_plan_options_default(void)
                                .method = infq_method_find("search"), .tp = 1, .damping = 0.01};
 }
 
-const char *infq_fate_name(infq_fate f)
+infq_plan_options infq_plan_options_prune(void)
+{
+    infq_plan_options o = infq_plan_options_default();
+
+    o.scheme = &infq_scheme_dense;
+    o.format = infq_format_find("dense");
+    o.method = infq_prune_method_find("wanda");
+    return o;
+}
+
+const char *infq_fate_name(const infq_plan_entry *e)
 {
     static const char *const names[] = {"quantize", "copy", "tie"};
 
-    return names[f];
+    return e->fate == INFQ_FATE_QUANTIZE && e->codec.scale == INFQ_ELEM_NONE ? "prune" : names[e->fate];
 }
 
 void infq_plan_scheme_name(const infq_plan *p, char *out, size_t cap)
 {
     const infq_codec *c = &p->o.scheme->codec;
     bool grouped = c->elem == INFQ_ELEM_U4 || c->elem == INFQ_ELEM_U8;
+    char sparsity[32];
 
-    if (grouped && p->group_size)
+    infq_sparsity_name(&p->o.sparsity, sparsity, sizeof(sparsity));
+    if (c->elem == INFQ_ELEM_NONE)
+        snprintf(out, cap, "SPARSE-%s", sparsity);
+    else if (grouped && p->group_size)
         snprintf(out, cap, "%s-G%lld", p->o.scheme->name, (long long)p->group_size);
     else
         snprintf(out, cap, "%s%s", p->o.scheme->name, grouped ? "-CHANNEL" : "");
+    if (c->elem != INFQ_ELEM_NONE && p->o.sparsity.fraction > 0.0)
+        snprintf(out + strlen(out), cap - strlen(out), "-SPARSE-%s", sparsity);
     for (char *q = out; *q; q++)
         if (*q == '_')
             *q = '-';
@@ -60,12 +76,14 @@ static size_t align64(size_t n)
     return (n + 63) / 64 * 64;
 }
 
-// Rows of one block: whole scale rows and whole words of packed zero points.
-static int64_t block_rows(const infq_plan_entry *e)
+// Rows of one block: whole scale rows and whole words of packed zero points; the matrix where all its weights are compared.
+static int64_t block_rows(const infq_plan *p, const infq_plan_entry *e)
 {
     int64_t align = e->codec.group_rows > 1 ? e->codec.group_rows : 8, cols = e->tensor->shape[1];
     int64_t n = BLOCK_ELEMS / cols / align * align;
 
+    if (p->o.sparsity.whole)
+        return e->tensor->shape[0];
     return n < align ? align : n;
 }
 
@@ -93,7 +111,7 @@ bool infq_plan_batch(const infq_plan *p, infq_batch_pos *pos, infq_block *blocks
         const infq_plan_entry *e = &p->v[pos->entry];
         bool quantize = e->fate == INFQ_FATE_QUANTIZE;
         int64_t total = quantize ? e->tensor->shape[0] : (int64_t)e->tensor->n_bytes;
-        int64_t step = quantize ? block_rows(e) : COPY_PIECE;
+        int64_t step = quantize ? block_rows(p, e) : COPY_PIECE;
         infq_block k = {.entry = pos->entry, .row0 = pos->row};
 
         if (b.n_blocks && e->tensor->shard != b.shard)
@@ -130,11 +148,13 @@ static void measure(infq_plan *p)
     }
     for (size_t i = 0; i < p->n; i++)
         if (p->v[i].fate == INFQ_FATE_QUANTIZE) {
-            int64_t rows = block_rows(&p->v[i]), all = p->v[i].tensor->shape[0];
+            int64_t rows = block_rows(p, &p->v[i]), all = p->v[i].tensor->shape[0];
             infq_quant_spec spec = {.codec = p->v[i].codec, .range = INFQ_RANGE_SEARCH, .n_cols = p->v[i].tensor->shape[1]};
             size_t n = (size_t)(rows < all ? rows : all) * (size_t)spec.n_cols * sizeof(float);
             // The quantizer's own scratch stands beside ours for the time of a block.
-            size_t own = infq_quant_scratch_bytes(&spec, rows < all ? rows : all);
+            size_t own = spec.codec.scale != INFQ_ELEM_NONE ? infq_quant_scratch_bytes(&spec, rows < all ? rows : all) : 0;
+            if (p->o.sparsity.fraction > 0.0)
+                own += 2 * n + infq_prune_scratch_bytes(&p->o.sparsity, rows < all ? rows : all, spec.n_cols);
             p->quant_bytes = own > p->quant_bytes ? own : p->quant_bytes;
             p->scratch_bytes = n > p->scratch_bytes ? n : p->scratch_bytes;
         }
@@ -193,7 +213,7 @@ static infq_status begin(const infq_checkpoint *ck, const infq_plan_options *o, 
     p->threads = o->threads > 0 ? o->threads : infq_par_threads();
     p->n = infq_checkpoint_count(ck);
     if (p->n == 0)
-        return infq_err_set(err, INFQ_E_FORMAT, "%s: holds 0 tensors, so there is nothing to quantize", infq_checkpoint_path(ck));
+        return infq_err_set(err, INFQ_E_FORMAT, "%s: holds 0 tensors, so there is nothing to compress", infq_checkpoint_path(ck));
     INFQ_TRY(infq_mem_new(p->n, sizeof(*p->v), "plan", &mem, err));
     p->v = mem;
     memset(p->v, 0, p->n * sizeof(*p->v));
@@ -220,7 +240,11 @@ infq_status infq_plan_make(const infq_checkpoint *ck, const infq_plan_options *o
     if (!st && o->calib && !infq_checkpoint_config(ck))
         st = infq_err_set(err, INFQ_E_UNSUPPORTED, "%s: has no config.json, so it cannot be run on calibration data", infq_checkpoint_path(ck));
     if (!st)
+        st = infq_plan_sparsity(p, err);
+    if (!st)
         st = infq_plan_fates(p, err);
+    if (!st)
+        st = infq_plan_prunable(p, err);
     if (!st)
         st = infq_plan_sizes(p, err);
     if (!st)

@@ -5,8 +5,7 @@
 
 #include "lib/compress/calib.h"
 #include "lib/compress/engine.h"
-#include "lib/compress/method.h"
-#include "lib/format/format.h"
+#include "lib/compress/prune.h"
 
 #define INFQ_GROUP_CHANNEL (-1)
 
@@ -37,13 +36,16 @@ typedef struct {
     int64_t tp;
     int threads;                 /* 0: all */
     const infq_calib *calib;     /* tokens that statistics come from; NULL: data-free. Borrowed */
+    infq_sparsity sparsity;      /* fraction 0: nothing is pruned. Methods of infq prune want it and scheme dense; of quantize: gptq */
+    bool force_pruned;           /* prune although the source is full of zeros */
     double damping;              /* of second moments, a fraction of their mean diagonal: 0.01 */
 } infq_plan_options;
 /* W4A16, compressed-tensors, search. */
 infq_plan_options infq_plan_options_default(void);
+/* Wanda, dense; sparsity is to be set. */
+infq_plan_options infq_plan_options_prune(void);
 
 typedef enum { INFQ_FATE_QUANTIZE, INFQ_FATE_COPY, INFQ_FATE_TIE } infq_fate;
-const char *infq_fate_name(infq_fate f);
 
 typedef struct {
     const infq_ck_tensor *tensor;
@@ -56,6 +58,8 @@ typedef struct {
     bool fallback;               /* wanted, but the group size does not divide its rows */
     uint64_t bytes_out;
 } infq_plan_entry;
+/* quantize, prune (the codec is a plain float), copy, tie. */
+const char *infq_fate_name(const infq_plan_entry *e);
 
 typedef struct {
     const infq_checkpoint *ck;   /* borrowed */
@@ -86,10 +90,17 @@ typedef struct {
 
 /* Refusals, all before any weight is read or anything is written: no tensors, already quantized, 3-D experts, Conv1D,
  * patterns that match nothing (USAGE), a group size that does not divide (USAGE), rules of --for (UNSUPPORTED), memory
- * (NOMEM), disk (NOSPACE), tied head that differs (FORMAT: this one compares the two matrices). */
+ * (NOMEM), disk (NOSPACE), tied head that differs (FORMAT: this one compares the two matrices).
+ * Pruning: a fraction outside (0, 1) or a pattern that does not divide the rows (USAGE), a method that does not prune (USAGE), a source that is
+ * pruned already (UNSUPPORTED; some rows of each matrix are read).
+ */
 infq_status infq_plan_make(const infq_checkpoint *ck, const infq_plan_options *o, infq_plan **out, infq_err *err);
 void infq_plan_free(infq_plan *p);
-/* "4-bit symmetric, groups of 64" and the like: name of the scheme with its group ("W4A16-G64"); out at least 40. */
+/* How the entry is pruned; NULL: it is not. */
+/* Kept weights are changed too. */
+bool infq_plan_updates(const infq_plan *p);
+const infq_sparsity *infq_plan_entry_sparsity(const infq_plan *p, const infq_plan_entry *e);
+/* Name of the scheme with its group and sparsity ("W4A16-G64", "SPARSE-50", "W4A16-G64-SPARSE-2-4"); out at least 64. */
 void infq_plan_scheme_name(const infq_plan *p, char *out, size_t cap);
 
 /* A piece of work: rows [row0, row0 + n_rows) of a quantized tensor, or bytes [row0, row0 + n_rows) of another. */

@@ -7,6 +7,11 @@
 // Names of quantized files that carry no configuration, by the suffix that gives them away.
 static const char *const quantized_suffixes[] = {".weight_packed", ".weight_scale", ".weight_scale_inv", ".qweight", ".absmax"};
 
+static const char *verb(const infq_plan *p)
+{
+    return p->o.scheme == &infq_scheme_dense ? "prune" : "quantize";
+}
+
 static infq_status refuse_quantized(const infq_plan *p, infq_err *err)
 {
     infq_reader *r;
@@ -16,8 +21,8 @@ static infq_status refuse_quantized(const infq_plan *p, infq_err *err)
     snprintf(name, sizeof(name), "%s", infq_reader_format(r));
     infq_reader_close(r);
     if (strcmp(name, "dense"))
-        return infq_err_set(err, INFQ_E_UNSUPPORTED, "%s: is already quantized (%s); quantize the original model instead",
-                            infq_checkpoint_path(p->ck), name);
+        return infq_err_set(err, INFQ_E_UNSUPPORTED, "%s: is already quantized (%s); %s the original model instead",
+                            infq_checkpoint_path(p->ck), name, verb(p));
     for (size_t i = 0; i < p->n; i++)
         for (size_t s = 0; s < sizeof(quantized_suffixes) / sizeof(quantized_suffixes[0]); s++)
             if (infq_str_ends(p->v[i].tensor->name, quantized_suffixes[s]))
@@ -103,9 +108,9 @@ static infq_status decide(infq_plan *p, infq_plan_entry *e, const pattern_set *i
                             infq_dtype_name(t->dtype), m->name);
     if (m->conv1d)
         return infq_err_set(err, INFQ_E_UNSUPPORTED,
-                            "%s is a Conv1D matrix, stored [in, out] (GPT-2): %s has no layout for it, so this architecture "
-                            "is not quantized",
-                            t->name, p->o.format->name);
+                            "%s is a Conv1D matrix, stored [in, out] (GPT-2): %s has no layout for it, so infq does not %s this "
+                            "architecture",
+                            t->name, p->o.format->name, verb(p));
     e->fate = INFQ_FATE_QUANTIZE;
     e->reason = NULL;
     return INFQ_E_OK;
@@ -273,7 +278,10 @@ static infq_status choose_codec(infq_plan *p, infq_plan_entry *e, infq_err *err)
     if (e->rule)
         INFQ_TRY(infq_plan_rule_group(p, e, &group, err));
     e->codec = s->codec;
-    e->codec.scale = scale_elem(e->tensor->dtype);
+    if (s == &infq_scheme_dense)
+        e->codec.elem = infq_elem_of_dtype(e->tensor->dtype);
+    else
+        e->codec.scale = scale_elem(e->tensor->dtype);
     if (infq_plan_grouped(s))
         e->codec.group_cols = (int32_t)group;
     p->n_quantized++;
@@ -310,6 +318,6 @@ infq_status infq_plan_fates(infq_plan *p, infq_err *err)
         if (p->v[i].fate == INFQ_FATE_QUANTIZE)
             st = choose_codec(p, &p->v[i], err);
     if (!st && !p->n_quantized)
-        st = infq_err_set(err, INFQ_E_UNSUPPORTED, "%s: no matrix is left to quantize", infq_checkpoint_path(p->ck));
+        st = infq_err_set(err, INFQ_E_UNSUPPORTED, "%s: no matrix is left to %s", infq_checkpoint_path(p->ck), verb(p));
     return st;
 }

@@ -10,6 +10,10 @@ infq_status infq_plan_fates(infq_plan *p, infq_err *err);
 infq_status infq_plan_apply_rules(infq_plan *p, infq_err *err);
 /* Columns of a group of entry e, which has a rule with a scheme; 0: whole rows. USAGE when the rule's size does not divide the row. */
 infq_status infq_plan_rule_group(const infq_plan *p, const infq_plan_entry *e, int64_t *group, infq_err *err);
+/* Before the fates: sparsity, method and scheme go together (USAGE). After them: the pattern divides every row, element types keep their
+ * values, the source is not pruned already. Nothing to do where nothing is pruned. */
+infq_status infq_plan_sparsity(const infq_plan *p, infq_err *err);
+infq_status infq_plan_prunable(const infq_plan *p, infq_err *err);
 /* Scales of this scheme belong to groups of columns whose size can be chosen. */
 bool infq_plan_grouped(const infq_scheme *s);
 /* Layouts, bytes, configuration text, engine rules, name of the output, fingerprint, time. */

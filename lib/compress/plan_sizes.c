@@ -71,7 +71,8 @@ static infq_status rules(infq_plan *p, infq_err *err)
     if (!codecs)
         return infq_err_set(err, INFQ_E_NOMEM, "plan");
     for (size_t i = 0; i < n; i++)
-        codecs[i] = p->v[infq_modules_get(p->modules, i)->tensor].codec;
+        if (p->o.scheme != &infq_scheme_dense)
+            codecs[i] = p->v[infq_modules_get(p->modules, i)->tensor].codec;
     st = infq_engine_check(p->o.engine, p->o.tp, p->modules, codecs, infq_checkpoint_config(p->ck), &p->findings, err);
     infq_mem_free(codecs);
     for (size_t i = 0; !st && i < p->findings.n; i++)
@@ -131,7 +132,7 @@ static infq_status config_text(infq_plan *p, infq_err *err)
 
 infq_status infq_plan_meta(const infq_plan *p, infq_plan_meta_fn fn, void *ctx, infq_err *err)
 {
-    char by[120], scheme[40];
+    char by[120], scheme[64];
 
     for (size_t i = 0; i < infq_checkpoint_meta_count(p->ck); i++) {
         const char *key, *value, *k, *v;
@@ -147,6 +148,8 @@ infq_status infq_plan_meta(const infq_plan *p, infq_plan_meta_fn fn, void *ctx, 
     infq_plan_scheme_name(p, scheme, sizeof(scheme));
     snprintf(by, sizeof(by), "%s %s by infq %s", scheme, p->o.method->name, INFQ_VERSION);
     INFQ_TRY(fn(ctx, "infq", by, err));
+    if (p->o.scheme == &infq_scheme_dense)
+        return INFQ_E_OK;
     return infq_checkpoint_is_bare(p->ck) ? fn(ctx, "quantization_config", p->config_text, err) : INFQ_E_OK;
 }
 
@@ -212,7 +215,7 @@ static infq_status name_output(infq_plan *p, infq_err *err)
 {
     const char *path = infq_checkpoint_path(p->ck), *base = infq_path_base(path);
     bool bare = infq_checkpoint_is_bare(p->ck);
-    char scheme[40], *real = NULL;
+    char scheme[64], *real = NULL;
     size_t n;
     infq_buf b;
 
@@ -258,7 +261,7 @@ static infq_status fingerprint(infq_plan *p, infq_err *err)
 {
     infq_buf b;
     infq_status st;
-    char scheme[40];
+    char scheme[64];
 
     infq_buf_init(&b);
     infq_plan_scheme_name(p, scheme, sizeof(scheme));
@@ -266,6 +269,8 @@ static infq_status fingerprint(infq_plan *p, infq_err *err)
                  (unsigned long long)p->o.shard_bytes, p->config_text);
     if (p->o.calib)
         infq_buf_fmt(&b, "%s|%lld|%g\n", p->o.calib->digest, (long long)p->o.calib->window, p->o.damping);
+    if (p->o.sparsity.whole)
+        infq_buf_str(&b, "whole\n");
     st = infq_checkpoint_identity(p->ck, &b, err);
     for (size_t i = 0; i < p->n; i++)
         infq_buf_fmt(&b, "%d", (int)p->v[i].fate);

@@ -121,7 +121,7 @@ static infq_status quantize_block(const driver *d, const infq_block *b, float *x
     size_t row_bytes = (size_t)(e->tensor->n_bytes / (uint64_t)e->tensor->shape[0]);
     const uint8_t *src = d->map.data + e->tensor->offset + (size_t)b->row0 * row_bytes;
     infq_weight w = block_weight(d, s, b);
-    infq_method_args args = {.spec = {.codec = e->codec, .n_cols = cols}};
+    infq_method_args args = {.spec = {.codec = e->codec, .n_cols = cols}, .sparsity = infq_plan_entry_sparsity(d->p, e)};
     infq_quant_out out = {.codes = (uint8_t *)w.codes.data, .scales = (uint8_t *)w.scales.data,
                           .zeros = (uint8_t *)w.zeros.data};
 
@@ -134,7 +134,7 @@ static infq_status quantize_block(const driver *d, const infq_block *b, float *x
                             isnan(x[bad]) ? "not a number" : "infinite");
     if (d->p->o.method->rows(&args, x, b->n_rows, &out, err))
         return infq_err_in(err, "%s, rows from %lld", e->tensor->name, (long long)b->row0);
-    s->rows[b - s->blocks] = (infq_ledger_row){out.sq_err, out.sq_sum, out.n_zero_groups, out.n_clipped};
+    s->rows[b - s->blocks] = (infq_ledger_row){out.sq_err, out.sq_sum, out.n_zero_groups, out.n_clipped, out.n_zeros};
     return INFQ_E_OK;
 }
 
@@ -238,6 +238,7 @@ static void add_rows(driver *d, const slot *s)
         r->sq_sum += s->rows[i].sq_sum;
         r->zero_groups += s->rows[i].zero_groups;
         r->clipped += s->rows[i].clipped;
+        r->zeros += s->rows[i].zeros;
     }
 }
 
@@ -329,7 +330,7 @@ static infq_status stream(driver *d, infq_err *err)
         if (more)
             drop_behind(d);
         done += s->b.src_bytes;
-        infq_progress(d->log, "quantizing", done, p->bytes_in);
+        infq_progress(d->log, p->o.scheme == &infq_scheme_dense ? "pruning" : "quantizing", done, p->bytes_in);
         d->now = !d->now;
     }
     return close_source(d, err);
@@ -439,6 +440,7 @@ static infq_status pass(const infq_plan *p, infq_folder *f, const infq_log *log,
     for (size_t i = 0; i < p->n; i++) {
         r->zero_groups += r->rows[i].zero_groups;
         r->clipped += r->rows[i].clipped;
+        r->zeros += r->rows[i].zeros;
     }
     return st ? st : hash_rest(p, r, err);
 }
@@ -462,6 +464,12 @@ static infq_status side_files(const infq_plan *p, infq_folder *f, infq_err *err)
         return st;
     // A folder without config.json still needs the place where engines look for the quantization.
     infq_buf_init(&text);
+    if (p->o.scheme == &infq_scheme_dense) {
+        if (config && config->n)
+            st = infq_folder_put(f, "config.json", config->data, config->n, err);
+        infq_buf_deinit(&text);
+        return st;
+    }
     if (config && config->n)
         st = infq_config_insert(config->data, config->n, p->config_text, &text, err);
     else
@@ -474,20 +482,39 @@ static infq_status side_files(const infq_plan *p, infq_folder *f, infq_err *err)
     return st;
 }
 
+// The pruned matrices of the plan with their zeros.
+static infq_status pruned_of(const infq_plan *p, const infq_quantize_result *r, infq_pruned *out, infq_err *err)
+{
+    infq_pruned d = {.s = p->o.sparsity, .updated = infq_plan_updates(p), .v = infq_mem_calloc(p->n, sizeof(*d.v))};
+
+    if (!d.v)
+        return infq_err_set(err, INFQ_E_NOMEM, "ledger");
+    for (size_t i = 0; i < p->n; i++)
+        if (infq_plan_entry_sparsity(p, &p->v[i]))
+            d.v[d.n++] = (infq_pruned_row){p->v[i].tensor->name, r->rows[i].zeros};
+    infq_pruned_sort(&d);
+    *out = d;
+    return INFQ_E_OK;
+}
+
 static infq_status verify(const infq_plan *p, infq_folder *f, const infq_log *log, infq_quantize_result *r, infq_err *err)
 {
     infq_verify_options o = infq_verify_options_default();
     int64_t t0 = infq_time_ns();
+    infq_pruned pruned = {.n = 0};
     char *path = NULL;
-    infq_status st;
+    infq_status st = pruned_of(p, r, &pruned, err);
 
     o.source = infq_checkpoint_path(p->ck);
     o.engine = p->o.engine;
     o.tp = p->o.tp;
-    if (infq_checkpoint_is_bare(p->ck))
-        INFQ_TRY(infq_path_join(infq_folder_partial_path(f), infq_path_base(p->out), &path, err));
-    st = infq_verify_run(path ? path : infq_folder_partial_path(f), &o, log, &r->verified, err);
+    o.pruned = &pruned;
+    if (!st && infq_checkpoint_is_bare(p->ck))
+        st = infq_path_join(infq_folder_partial_path(f), infq_path_base(p->out), &path, err);
+    if (!st)
+        st = infq_verify_run(path ? path : infq_folder_partial_path(f), &o, log, &r->verified, err);
     infq_mem_free(path);
+    infq_mem_free(pruned.v);
     r->seconds_verify = (double)(infq_time_ns() - t0) * 1e-9;
     return st ? infq_err_in(err, "verification") : INFQ_E_OK;
 }

@@ -9,6 +9,7 @@
 typedef struct {
     double sq_err, sq_sum;          /* sum (w - w^)^2, sum w^2 */
     int64_t zero_groups, clipped;   /* groups that hold only zeros; codes cut off at the range's end */
+    int64_t zeros;                  /* values that are zero; counted where the plan prunes */
 } infq_ledger_row;
 /* sqrt(sq_err / sq_sum), 0 for a zero matrix. */
 double infq_ledger_error(const infq_ledger_row *r);
@@ -25,7 +26,7 @@ typedef struct {
     bool published;                 /* false: verification failed, nothing has the final name */
     uint64_t bytes_written;         /* shard files */
     size_t n_resumed;               /* tensors taken over from an interrupted run */
-    int64_t zero_groups, clipped;
+    int64_t zero_groups, clipped, zeros;
     double seconds, seconds_verify;
 } infq_quantize_result;
 

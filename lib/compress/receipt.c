@@ -69,11 +69,17 @@ static void recipe(const infq_plan *p, infq_jw *w)
 
     infq_jw_key(w, "recipe");
     infq_jw_obj(w);
-    infq_jw_key_str(w, "command", "quantize");
-    infq_jw_key_str(w, "scheme", p->o.scheme->name);
-    infq_jw_key_i64(w, "bits", infq_elem_bits(c->elem));
-    infq_jw_key_i64(w, "group_size", p->group_size);
-    infq_jw_key_bool(w, "symmetric", c->zero == INFQ_ZERO_NONE);
+    infq_jw_key_str(w, "command", p->o.scheme == &infq_scheme_dense ? "prune" : "quantize");
+    if (p->o.scheme != &infq_scheme_dense) {
+        infq_jw_key_str(w, "scheme", p->o.scheme->name);
+        infq_jw_key_i64(w, "bits", infq_elem_bits(c->elem));
+        infq_jw_key_i64(w, "group_size", p->group_size);
+        infq_jw_key_bool(w, "symmetric", c->zero == INFQ_ZERO_NONE);
+    }
+    if (p->o.sparsity.fraction > 0.0) {
+        infq_jw_key(w, "sparsity");
+        infq_sparsity_json(&p->o.sparsity, infq_plan_updates(p), w);
+    }
     infq_jw_key_str(w, "method", p->o.method->name);
     infq_jw_key_str(w, "format", p->o.format->name);
     if (p->o.calib) {
@@ -99,17 +105,23 @@ static void totals(const infq_plan *p, const infq_quantize_result *r, infq_jw *w
     infq_jw_key(w, "achieved");
     infq_jw_obj(w);
     infq_jw_key_i64(w, "weights", p->weights);
-    infq_jw_key_i64(w, "weights_quantized", p->weights_quantized);
+    infq_jw_key_i64(w, p->o.scheme == &infq_scheme_dense ? "weights_pruned" : "weights_quantized", p->weights_quantized);
     infq_jw_key_f64(w, "bits_per_weight", p->bits_per_weight);
-    infq_jw_key_f64(w, "bits_per_weight_quantized", p->bits_per_weight_quantized);
+    infq_jw_key_f64(w, p->o.scheme == &infq_scheme_dense ? "bits_per_weight_pruned" : "bits_per_weight_quantized", p->bits_per_weight_quantized);
     infq_jw_key_i64(w, "tensor_bytes_in", (int64_t)p->bytes_in);
     infq_jw_key_i64(w, "file_bytes_out", (int64_t)r->bytes_written);
-    infq_jw_key_i64(w, "tensors_quantized", (int64_t)p->n_quantized);
+    infq_jw_key_i64(w, p->o.scheme == &infq_scheme_dense ? "tensors_pruned" : "tensors_quantized", (int64_t)p->n_quantized);
     infq_jw_key_i64(w, "tensors_copied", (int64_t)p->n_copied);
     infq_jw_key_i64(w, "tensors_tied", (int64_t)p->n_tied);
     infq_jw_key_i64(w, "fallbacks", (int64_t)p->n_fallback);
-    infq_jw_key_i64(w, "zero_groups", r->zero_groups);
-    infq_jw_key_i64(w, "clipped", r->clipped);
+    if (p->o.sparsity.fraction > 0.0) {
+        infq_jw_key_i64(w, "zeros", r->zeros);
+        infq_jw_key_f64(w, "sparsity", (double)r->zeros / (double)p->weights_quantized);
+    }
+    if (p->o.scheme != &infq_scheme_dense) {
+        infq_jw_key_i64(w, "zero_groups", r->zero_groups);
+        infq_jw_key_i64(w, "clipped", r->clipped);
+    }
     infq_jw_end_obj(w);
 }
 
@@ -123,12 +135,16 @@ static void ledger(const infq_plan *p, const infq_quantize_result *r, infq_jw *w
         const infq_plan_entry *e = &p->v[i];
         infq_jw_obj(w);
         infq_jw_key_str(w, "tensor", e->tensor->name);
-        infq_jw_key_str(w, "fate", infq_fate_name(e->fate));
+        infq_jw_key_str(w, "fate", infq_fate_name(e));
         if (e->fate == INFQ_FATE_QUANTIZE) {
             infq_jw_key_str(w, "codec", infq_codec_describe(&e->codec, what, sizeof(what)));
             infq_jw_key_f64(w, "relative_error", infq_ledger_error(&r->rows[i]));
-            infq_jw_key_i64(w, "zero_groups", r->rows[i].zero_groups);
-            infq_jw_key_i64(w, "clipped", r->rows[i].clipped);
+            if (p->o.sparsity.fraction > 0.0)
+                infq_jw_key_i64(w, "zeros", r->rows[i].zeros);
+            if (e->codec.scale != INFQ_ELEM_NONE) {
+                infq_jw_key_i64(w, "zero_groups", r->rows[i].zero_groups);
+                infq_jw_key_i64(w, "clipped", r->rows[i].clipped);
+            }
         } else {
             infq_jw_key_str(w, "reason", e->reason);
         }

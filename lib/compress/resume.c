@@ -36,13 +36,14 @@ static void ledger_read(const char *path, const infq_plan *p, infq_ledger_row *r
         for (at = text.data; *at; at = end + 1) {
             infq_ledger_row r;
             unsigned long long entry;
-            long long zeros, clipped;
+            long long groups, clipped, zeros;
             end = strchr(at, '\n');
             if (!end)
                 break;
-            if (sscanf(at, "%llu %la %la %lld %lld", &entry, &r.sq_err, &r.sq_sum, &zeros, &clipped) == 5 && entry < p->n) {
-                r.zero_groups = zeros;
+            if (sscanf(at, "%llu %la %la %lld %lld %lld", &entry, &r.sq_err, &r.sq_sum, &groups, &clipped, &zeros) == 6 && entry < p->n) {
+                r.zero_groups = groups;
                 r.clipped = clipped;
+                r.zeros = zeros;
                 rows[entry] = r;
                 known[entry]++;
             }
@@ -127,8 +128,8 @@ static infq_status ledger_write(const infq_plan *p, size_t shard, const infq_led
             here = !st && where == shard;
         }
         if (here)
-            infq_buf_fmt(&text, "%zu %a %a %lld %lld\n", i, rows[i].sq_err, rows[i].sq_sum, (long long)rows[i].zero_groups,
-                         (long long)rows[i].clipped);
+            infq_buf_fmt(&text, "%zu %a %a %lld %lld %lld\n", i, rows[i].sq_err, rows[i].sq_sum, (long long)rows[i].zero_groups,
+                         (long long)rows[i].clipped, (long long)rows[i].zeros);
     }
     if (!st)
         st = infq_buf_status(&text, err);

@@ -33,6 +33,10 @@ typedef struct {
     infq_modules *modules;
     infq_codec *codecs;      // one a module; elem NONE: dense
     whole_scales *whole;     // one a module
+    bool *dense_pruned;      // one a module: pruned and stored as plain floats
+    cJSON *receipt;          // infq.json or NULL
+    infq_pruned of_receipt;
+    const infq_pruned *pruned;
     infq_arena *a;           // one module's weight
     infq_verify_report *r;
     float **scratch;         // one a thread
@@ -45,6 +49,7 @@ typedef struct {
 // Sums over one part of the rows, and the first thing that is wrong in it.
 typedef struct {
     double sq_err, sq_sum;
+    int64_t zeros;
     int64_t bad_row, bad_col;
     const char *what;        // NULL: nothing wrong
 } part;
@@ -54,6 +59,7 @@ typedef struct {
     const infq_weight *w;
     const infq_ck_tensor *src;
     const uint8_t *src_data;
+    bool pruned;
     int64_t row0, n_rows, step;
     part *parts;
 } row_job;
@@ -81,7 +87,7 @@ static void check_row(const infq_weight *w, int64_t r, const float *dec, part *p
     if (p->what)
         return;
     p->bad_row = r;
-    for (int64_t c = 0; c < w->n_cols; c += step) {
+    for (int64_t c = 0; w->codec.scale != INFQ_ELEM_NONE && c < w->n_cols; c += step) {
         float s = infq_weight_scale_at(w, r, c);
         if (!isfinite(s) || s < 0.0f) {
             p->bad_col = c;
@@ -96,6 +102,20 @@ static void check_row(const infq_weight *w, int64_t r, const float *dec, part *p
     } else if (!padding_is_zero(w, r)) {
         p->bad_col = w->n_cols;
         p->what = "has padding bits that are not zero";
+    }
+}
+
+static void check_pruned_row(const row_job *j, int64_t r, const float *dec, const float *ref, part *p)
+{
+    const infq_pruned *d = j->v->pruned;
+    bool updated = d->updated || j->w->codec.scale != INFQ_ELEM_NONE;
+    int64_t col = 0;
+    const char *what = infq_sparsity_check_row(&d->s, updated, dec, ref, j->w->n_cols, &col, &p->zeros);
+
+    if (what && !p->what) {
+        p->what = what;
+        p->bad_row = r;
+        p->bad_col = col;
     }
 }
 
@@ -114,7 +134,11 @@ static void row_part(void *ctx, int64_t begin, int64_t end, int thread)
             infq_err err;
             infq_weight_decode_row(w, r, dec);
             check_row(w, r, dec, &p);
-            if (!j->src || infq_convert_to_f32(j->src->dtype, j->src_data + (size_t)r * row_bytes, w->n_cols, ref, &err))
+            if (j->src && infq_convert_to_f32(j->src->dtype, j->src_data + (size_t)r * row_bytes, w->n_cols, ref, &err))
+                continue;
+            if (j->pruned)
+                check_pruned_row(j, r, dec, j->src ? ref : NULL, &p);
+            if (!j->src)
                 continue;
             for (int64_t c = 0; c < w->n_cols; c++) {
                 double d = (double)dec[c] - (double)ref[c];
@@ -138,11 +162,11 @@ static void drop_rows(const verifying *v, const infq_ck_tensor *codes, const inf
 }
 
 static infq_status compare_rows(verifying *v, const infq_module *m, const infq_weight *w, const infq_ck_tensor *src, part *sum,
-                                infq_err *err)
+                                bool pruned, infq_err *err)
 {
     const infq_ck_tensor *codes = infq_checkpoint_get(v->ck, m->tensor);
     int64_t window = (int64_t)(WINDOW_BYTES / sizeof(uint16_t)) / w->n_cols, n_parts;
-    row_job j = {.v = v, .w = w, .src = src, .step = 16};
+    row_job j = {.v = v, .w = w, .src = src, .pruned = pruned, .step = 16};
     void *mem;
 
     *sum = (part){0};
@@ -159,6 +183,7 @@ static infq_status compare_rows(verifying *v, const infq_module *m, const infq_w
         for (int64_t b = 0; b < n; b++) {
             sum->sq_err += j.parts[b].sq_err;
             sum->sq_sum += j.parts[b].sq_sum;
+            sum->zeros += j.parts[b].zeros;
             if (!sum->what && j.parts[b].what) {
                 sum->what = j.parts[b].what;
                 sum->bad_row = j.parts[b].bad_row;
@@ -170,7 +195,24 @@ static infq_status compare_rows(verifying *v, const infq_module *m, const infq_w
     return INFQ_E_OK;
 }
 
-static infq_status check_quantized(verifying *v, const infq_module *m, const infq_weight *w, infq_err *err)
+// Zeros of a pruned matrix against the ledger, and as a share of the whole.
+static infq_status check_zeros(verifying *v, const infq_module *m, const infq_weight *w, const infq_pruned_row *want, int64_t zeros,
+                               infq_err *err)
+{
+    const infq_sparsity *s = &v->pruned->s;
+
+    v->r->n_pruned++;
+    v->r->zeros += zeros;
+    v->r->pruned_weights += w->n_rows * w->n_cols;
+    if (zeros != want->zeros)
+        ADD(v, true, "%s holds %lld zeros, the ledger says %lld", m->name, (long long)zeros, (long long)want->zeros);
+    else if (s->whole && zeros < infq_prune_count(s, w->n_rows * w->n_cols))
+        ADD(v, true, "%s holds %lld zeros, fewer than %g of its weights", m->name, (long long)zeros, s->fraction);
+    return INFQ_E_OK;
+}
+
+// A matrix that is quantized, pruned, or both.
+static infq_status check_changed(verifying *v, const infq_module *m, const infq_weight *w, const infq_pruned_row *pruned, infq_err *err)
 {
     infq_verify_row *row = &v->r->rows[v->r->n_rows++];
     const infq_ck_tensor *src = NULL;
@@ -178,12 +220,12 @@ static infq_status check_quantized(verifying *v, const infq_module *m, const inf
     part sum;
 
     INFQ_TRY(infq_arena_strdup(v->r->names, m->name, &copy, err));
-    *row = (infq_verify_row){copy, w->codec, w->n_rows, w->n_cols, 0.0, infq_verify_limit(&w->codec)};
+    *row = (infq_verify_row){copy, w->codec, w->n_rows, w->n_cols, 0.0, pruned ? 1.0 : infq_verify_limit(&w->codec), pruned != NULL, 0};
     if (v->src) {
         snprintf(name, sizeof(name), "%s.weight", m->name);
         src = infq_checkpoint_find(v->src, name);
         if (!src)
-            ADD(v, true, "%s is quantized here, but the source has no such matrix", m->name);
+            ADD(v, true, "%s is changed here, but the source has no such matrix", m->name);
         else if (src->n_dims != 2 || src->shape[0] != w->n_rows || src->shape[1] != w->n_cols ||
                  infq_elem_of_dtype(src->dtype) == INFQ_ELEM_NONE) {
             ADD(v, true, "%s is [%lld, %lld] here, which does not fit the source", m->name, (long long)w->n_rows,
@@ -191,9 +233,12 @@ static infq_status check_quantized(verifying *v, const infq_module *m, const inf
             src = NULL;
         }
     }
-    INFQ_TRY(compare_rows(v, m, w, src, &sum, err));
+    INFQ_TRY(compare_rows(v, m, w, src, &sum, pruned != NULL, err));
     if (sum.what)
         ADD(v, true, "%s %s at [%lld, %lld]", m->name, sum.what, (long long)sum.bad_row, (long long)sum.bad_col);
+    row->zeros = sum.zeros;
+    if (pruned)
+        INFQ_TRY(check_zeros(v, m, w, pruned, sum.zeros, err));
     if (!src)
         return INFQ_E_OK;
     row->relative_error = sum.sq_sum > 0.0 ? sqrt(sum.sq_err / sum.sq_sum) : sum.sq_err > 0.0 ? 1.0 : 0.0;
@@ -215,6 +260,14 @@ static void drop_module(const verifying *v, const infq_module *m)
         if (t)
             infq_checkpoint_drop(v->ck, t, 0, t->n_bytes);
     }
+}
+
+static const infq_pruned_row *pruned_row(const verifying *v, const infq_module *m)
+{
+    char name[600];
+
+    snprintf(name, sizeof(name), "%s.weight", m->name);
+    return infq_pruned_find(v->pruned, name);
 }
 
 static infq_status check_modules(verifying *v, infq_err *err)
@@ -242,7 +295,10 @@ static infq_status check_modules(verifying *v, infq_err *err)
                 v->whole[i].tensor = infq_weight_scale_at(&w, 0, 0);
             if (w.codec.act == INFQ_ACT_E4M3_TENSOR)
                 v->whole[i].act = w.act_scale;
-            INFQ_TRY(check_quantized(v, m, &w, err));
+            INFQ_TRY(check_changed(v, m, &w, pruned_row(v, m), err));
+        } else if (pruned_row(v, m)) {
+            v->dense_pruned[i] = true;
+            INFQ_TRY(check_changed(v, m, &w, pruned_row(v, m), err));
         } else if (infq_reader_expects(v->reader, m->name) && m->role != INFQ_ROLE_ROUTER) {
             ADD(v, true, "%s is stored as it was, but quantization_config targets it", m->name);
         }
@@ -341,7 +397,7 @@ static infq_status check_copy(verifying *v, const infq_ck_tensor *t, const infq_
     return INFQ_E_OK;
 }
 
-// Index of the quantized module that a tensor belongs to, -1 if it stands for itself.
+// Index of the quantized or pruned module that a tensor belongs to, -1 if it stands for itself.
 static int64_t owner(const verifying *v, const char *tensor)
 {
     const char *dot = strrchr(tensor, '.');
@@ -356,7 +412,7 @@ static int64_t owner(const verifying *v, const char *tensor)
     if (!m)
         return -1;
     at = m - infq_modules_get(v->modules, 0);
-    return v->codecs[at].elem != INFQ_ELEM_NONE ? at : -1;
+    return v->codecs[at].elem != INFQ_ELEM_NONE || v->dense_pruned[at] ? at : -1;
 }
 
 static infq_status check_tensors(verifying *v, infq_err *err)
@@ -452,27 +508,31 @@ static infq_status check_folder(verifying *v, infq_err *err)
     return INFQ_E_OK;
 }
 
-// The source that infq.json names, if it is still there.
-static infq_status source_of_receipt(verifying *v, char *out, size_t cap, infq_err *err)
+// infq.json, if there is one that can be read.
+static infq_status load_receipt(verifying *v, infq_err *err)
 {
-    const char *path = NULL;
     char *name = NULL;
-    cJSON *tree = NULL;
-    const cJSON *source;
     infq_err quiet;
 
-    out[0] = '\0';
     if (infq_checkpoint_is_bare(v->ck))
         return INFQ_E_OK;
     INFQ_TRY(infq_path_join(infq_checkpoint_path(v->ck), "infq.json", &name, err));
-    if (!infq_json_load(name, (size_t)1 << 30, &tree, &quiet)) {
-        source = infq_json_get(tree, "source");
-        if (source && !infq_json_str(source, "path", NULL, &path, &quiet) && path && infq_path_exists(path))
-            snprintf(out, cap, "%s", path);
-    }
-    cJSON_Delete(tree);
+    if (infq_json_load(name, (size_t)1 << 30, &v->receipt, &quiet))
+        v->receipt = NULL;
     infq_mem_free(name);
     return INFQ_E_OK;
+}
+
+// The source that infq.json names, if it is still there.
+static void source_of_receipt(const verifying *v, char *out, size_t cap)
+{
+    const cJSON *source = v->receipt ? infq_json_get(v->receipt, "source") : NULL;
+    const char *path = NULL;
+    infq_err quiet;
+
+    out[0] = '\0';
+    if (source && !infq_json_str(source, "path", NULL, &path, &quiet) && path && infq_path_exists(path))
+        snprintf(out, cap, "%s", path);
 }
 
 static infq_status prepare(verifying *v, const char *path, const infq_verify_options *o, infq_err *err)
@@ -483,10 +543,14 @@ static infq_status prepare(verifying *v, const char *path, const infq_verify_opt
 
     INFQ_TRY(infq_checkpoint_open(path, v->log, &v->ck, err));
     INFQ_TRY(infq_arena_new((size_t)64 << 10, &v->r->names, err));
+    INFQ_TRY(load_receipt(v, err));
+    v->pruned = o->pruned ? o->pruned : &v->of_receipt;
+    if (!o->pruned && v->receipt && infq_pruned_read(v->receipt, &v->of_receipt, err))
+        return infq_err_in(err, "infq.json");
     if (o->source)
         snprintf(v->r->source, sizeof(v->r->source), "%s", o->source);
     else
-        INFQ_TRY(source_of_receipt(v, v->r->source, sizeof(v->r->source), err));
+        source_of_receipt(v, v->r->source, sizeof(v->r->source));
     if (v->r->source[0])
         INFQ_TRY(infq_checkpoint_open(v->r->source, NULL, &v->src, err));
     v->r->with_source = v->src != NULL;
@@ -496,9 +560,10 @@ static infq_status prepare(verifying *v, const char *path, const infq_verify_opt
     n = infq_modules_count(v->modules) + 1;
     v->codecs = infq_mem_calloc(n, sizeof(*v->codecs));
     v->whole = infq_mem_calloc(n, sizeof(*v->whole));
+    v->dense_pruned = infq_mem_calloc(n, sizeof(*v->dense_pruned));
     v->r->rows = infq_mem_calloc(n, sizeof(*v->r->rows));
     v->scratch = infq_mem_calloc((size_t)infq_par_threads(), sizeof(*v->scratch));
-    if (!v->codecs || !v->whole || !v->r->rows || !v->scratch)
+    if (!v->codecs || !v->whole || !v->dense_pruned || !v->r->rows || !v->scratch)
         return infq_err_set(err, INFQ_E_NOMEM, "verification");
     for (size_t i = 0; i + 1 < n; i++)
         if (infq_modules_get(v->modules, i)->n_cols > cols)
@@ -515,7 +580,7 @@ static infq_status prepare(verifying *v, const char *path, const infq_verify_opt
 
 static infq_status check_all(verifying *v, const infq_verify_options *o, infq_err *err)
 {
-    if (strcmp(infq_reader_format(v->reader), "dense") == 0)
+    if (strcmp(infq_reader_format(v->reader), "dense") == 0 && !v->pruned->n)
         ADD(v, false, "nothing is quantized here (no quantization_config)");
     INFQ_TRY(check_modules(v, err));
     INFQ_TRY(check_fused(v, err));
@@ -561,6 +626,9 @@ infq_status infq_verify_run(const char *path, const infq_verify_options *o, cons
         infq_mem_free(v.scratch[t]);
     infq_mem_free(v.scratch);
     infq_mem_free(v.whole);
+    infq_mem_free(v.dense_pruned);
+    infq_mem_free(v.of_receipt.v);
+    cJSON_Delete(v.receipt);
     infq_mem_free(v.codecs);
     infq_arena_free(v.a);
     infq_modules_free(v.modules);
@@ -581,6 +649,11 @@ void infq_verify_report_json(const infq_verify_report *r, infq_jw *to)
     infq_jw_key_bool(to, "passed", r->findings.n_fail == 0);
     infq_jw_key_bool(to, "compared_with_source", r->with_source);
     infq_jw_key_i64(to, "matrices", (int64_t)r->n_rows);
+    if (r->n_pruned) {
+        infq_jw_key_i64(to, "pruned_matrices", (int64_t)r->n_pruned);
+        infq_jw_key_i64(to, "zeros", r->zeros);
+        infq_jw_key_f64(to, "sparsity", (double)r->zeros / (double)r->pruned_weights);
+    }
     infq_jw_key_f64(to, "largest_relative_error", r->worst);
     infq_jw_key_i64(to, "tensors_equal", (int64_t)r->n_copied);
     infq_jw_key_i64(to, "side_files_equal", (int64_t)r->n_side);

@@ -3,12 +3,13 @@
 #define INFQ_COMPRESS_VERIFY_H
 
 #include "lib/compress/engine.h"
-#include "lib/format/format.h"
+#include "lib/compress/prune.h"
 
 typedef struct {
     const char *source;  /* folder or file; NULL: the one that infq.json names if it still exists, else self-checks only */
     const char *engine;  /* NULL or "vllm" */
     int64_t tp;
+    const infq_pruned *pruned; /* what was pruned; NULL: what infq.json says */
 } infq_verify_options;
 infq_verify_options infq_verify_options_default(void);
 
@@ -18,11 +19,14 @@ typedef struct {
     int64_t n_rows, n_cols;
     double relative_error; /* sqrt(sum (w - w^)^2 / sum w^2); 0 without a source, or when both are zero */
     double limit;          /* above it the module fails */
+    bool pruned;
+    int64_t zeros;         /* of a pruned one */
 } infq_verify_row;
 
 typedef struct {
-    infq_verify_row *rows;   /* quantized modules, checkpoint order */
-    size_t n_rows;
+    infq_verify_row *rows;   /* quantized and pruned modules, checkpoint order */
+    size_t n_rows, n_pruned;
+    int64_t zeros, pruned_weights; /* of the pruned modules */
     size_t n_copied;         /* tensors equal to the source's, byte for byte */
     size_t n_side;           /* side files equal to the source's */
     bool with_source;
@@ -35,7 +39,8 @@ typedef struct {
 /* Checks: the configuration is understood and fits what is stored; codes, scales and zero points in range and finite; padding
  * bits zero; global scales are equal inside fused groups (other scales of whole tensors: a warning); against the source:
  * shapes, relative error below the limit of the codec (0.1 for 8 bits, 0.4 below), other tensors and side files equal, none
- * missing or superfluous, config.json equal but for quantization_config. The answer is in report->findings.n_fail; an error
+ * missing or superfluous; pruned modules: as many zeros as the ledger says and enough of them in each row, the pattern holds, kept
+ * values equal to the source's unless the recipe declares them updated (then a relative error below 1); config.json equal but for quantization_config. The answer is in report->findings.n_fail; an error
  * means that it could not be checked. */
 infq_status infq_verify_run(const char *path, const infq_verify_options *o, const infq_log *log, infq_verify_report **out,
                             infq_err *err);

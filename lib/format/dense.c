@@ -55,19 +55,11 @@ static infq_status dense_read(const void *state, const infq_checkpoint *ck, cons
 
 static infq_status dense_layout(const infq_codec *c, int64_t n_rows, int64_t n_cols, infq_layout *out, infq_err *err)
 {
-    static const struct {
-        infq_elem elem;
-        infq_dtype dtype;
-    } map[] = {{INFQ_ELEM_F64, INFQ_DTYPE_F64},   {INFQ_ELEM_F32, INFQ_DTYPE_F32},     {INFQ_ELEM_F16, INFQ_DTYPE_F16},
-               {INFQ_ELEM_BF16, INFQ_DTYPE_BF16}, {INFQ_ELEM_E4M3, INFQ_DTYPE_F8_E4M3}, {INFQ_ELEM_E5M2, INFQ_DTYPE_F8_E5M2}};
-
-    for (size_t i = 0; c->scale == INFQ_ELEM_NONE && i < sizeof(map) / sizeof(map[0]); i++)
-        if (map[i].elem == c->elem) {
-            *out = (infq_layout){.n = 1};
-            out->t[0] = (infq_layout_tensor){.suffix = "weight", .dtype = map[i].dtype, .n_dims = 2, .shape = {n_rows, n_cols}};
-            return INFQ_E_OK;
-        }
-    return infq_err_set(err, INFQ_E_UNSUPPORTED, "the dense format cannot hold %s codes", infq_elem_name(c->elem));
+    if (c->scale != INFQ_ELEM_NONE || !infq_elem_is_float(c->elem))
+        return infq_err_set(err, INFQ_E_UNSUPPORTED, "the dense format cannot hold %s codes", infq_elem_name(c->elem));
+    *out = (infq_layout){.n = 1};
+    out->t[0] = (infq_layout_tensor){.suffix = "weight", .dtype = infq_dtype_of_elem(c->elem), .n_dims = 2, .shape = {n_rows, n_cols}};
+    return INFQ_E_OK;
 }
 
 static infq_status dense_write(const infq_weight *w, int64_t row0, int64_t n_rows_total, const char *module,

@@ -44,6 +44,18 @@ infq_elem infq_elem_of_dtype(infq_dtype t)
     }
 }
 
+infq_dtype infq_dtype_of_elem(infq_elem e)
+{
+    switch (e) {
+    case INFQ_ELEM_F64: return INFQ_DTYPE_F64;
+    case INFQ_ELEM_F32: return INFQ_DTYPE_F32;
+    case INFQ_ELEM_F16: return INFQ_DTYPE_F16;
+    case INFQ_ELEM_BF16: return INFQ_DTYPE_BF16;
+    case INFQ_ELEM_E4M3: return INFQ_DTYPE_F8_E4M3;
+    default: INFQ_BUG_ON(e != INFQ_ELEM_E5M2); return INFQ_DTYPE_F8_E5M2;
+    }
+}
+
 bool infq_elem_is_float(infq_elem e)
 {
     return e == INFQ_ELEM_F64 || e == INFQ_ELEM_F32 || e == INFQ_ELEM_F16 || e == INFQ_ELEM_BF16 ||

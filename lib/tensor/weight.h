@@ -44,6 +44,7 @@ int infq_elem_bits(infq_elem e);   /* a block's bits for ggml types */
 int infq_elem_block(infq_elem e);  /* elements a block; rows must be a multiple of it */
 /* Dense float element of a dtype, NONE if the dtype is not one; and back. */
 infq_elem infq_elem_of_dtype(infq_dtype t);
+infq_dtype infq_dtype_of_elem(infq_elem e); /* of plain floats only (infq_elem_is_float) */
 bool infq_elem_is_float(infq_elem e);  /* F64 F32 F16 BF16 E4M3 E5M2 */
 
 typedef enum {
