@@ -32,6 +32,12 @@ static void tell_quantize(const cJSON *d, infq_buf *to)
                  number(plan, "bits_per_weight"));
 }
 
+static void tell_prune(const cJSON *d, infq_buf *to)
+{
+    infq_buf_fmt(to, "%s, %.2f %% zeros in %.0f matrices", text(d, "output"), 100.0 * number(d, "sparsity"),
+                 number(infq_json_get(d, "plan"), "tensors_pruned"));
+}
+
 static void tell_convert(const cJSON *d, infq_buf *to)
 {
     char size[32];
@@ -85,6 +91,8 @@ static void tell_bench(const cJSON *d, infq_buf *to)
 static const run_kind kinds[] = {
     {.name = "quantize", .spec = &cmd_quantize_spec, .run = cmd_quantize, .arguments = "model", .inputs = "model calib", .outputs = "output=",
      .json = true, .plans = true, .force = true, .stops = true, .tell = tell_quantize},
+    {.name = "prune", .spec = &cmd_prune_spec, .run = cmd_prune, .arguments = "model", .inputs = "model calib", .outputs = "output=", .json = true,
+     .plans = true, .force = true, .stops = true, .tell = tell_prune},
     {.name = "convert", .spec = &cmd_convert_spec, .run = cmd_convert, .arguments = "model", .inputs = "model", .outputs = "output=", .json = true,
      .force = true, .stops = true, .tell = tell_convert},
     {.name = "verify", .spec = &cmd_verify_spec, .run = cmd_verify, .arguments = "model", .inputs = "model source", .json = true, .stops = true,

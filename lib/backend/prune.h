@@ -35,10 +35,10 @@ typedef struct {
     double plain, feedback;
     int64_t plain_zeros, zeros;
 } infq_prune_loss;
-/* Sparse error feedback on rows w [n_rows][n_cols]. At the start of each block of 128 columns in processing order (with a pattern: of the
- * least common multiple of 4 and m) the shifts by all columns before the block are known, t_i = w_i + sum_{j<b} (w_j - q_j) r_ji, and the
- * smallest t_i^2 d_i of each row decide which columns become zero; then the columns go one by one with feedback, q_i = 0 where masked, else
- * t_i, or with ranges its rounded value. Each row has infq_prune_count zeros at least. With a pattern, columns that belong together must be
+/* Sparse error feedback on rows w [n_rows][n_cols], t_i = w_i + sum_{j<i} (w_j - q_j) r_ji. At the start of each block of 128 columns in
+ * processing order (with a pattern: of the least common multiple of 4 and m) v_i is what t_i would be if none of the block's columns were
+ * pruned (q_j = t_j), and the smallest v_i^2 d_i of each row decide which columns become zero; then the columns go one by one with feedback,
+ * q_i = 0 where masked, else t_i, or with ranges its rounded value. Each row has infq_prune_count zeros at least. With a pattern, columns that belong together must be
  * processed together (INFQ_ORDER_NATURAL, or INFQ_ORDER_GROUP with groups of m).
  * ranges NULL: no rounding; else scales and zeros of `out` are read as by infq_feedback_rows and the values of t are rounded under them.
  * t [n_rows][n_cols], natural order: values before rounding, 0 where masked. plain: the same without shifts (t = w: w_i^2 d_i decide);

@@ -5,7 +5,7 @@
 
 #include "lib/compress/calib.h"
 #include "lib/compress/engine.h"
-#include "lib/compress/prune.h"
+#include "lib/compress/sparsity.h"
 
 #define INFQ_GROUP_CHANNEL (-1)
 

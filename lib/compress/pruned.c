@@ -4,7 +4,7 @@
 
 #include "lib/base/json.h"
 #include "lib/base/mem.h"
-#include "lib/compress/prune.h"
+#include "lib/compress/sparsity.h"
 
 void infq_sparsity_json(const infq_sparsity *s, bool updated, infq_jw *to)
 {

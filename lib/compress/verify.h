@@ -3,7 +3,7 @@
 #define INFQ_COMPRESS_VERIFY_H
 
 #include "lib/compress/engine.h"
-#include "lib/compress/prune.h"
+#include "lib/compress/sparsity.h"
 
 typedef struct {
     const char *source;  /* folder or file; NULL: the one that infq.json names if it still exists, else self-checks only */

@@ -1,4 +1,4 @@
-#include "lib/compress/prune.h"
+#include "lib/compress/sparsity.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* Unstructured and N:M pruning: what infq prune adds to a plan. A pruned matrix is a plan entry whose codec is the source's own float type;
  * with a scheme beside it (infq quantize --sparsity) it is pruned and quantized in one pass. */
-#ifndef INFQ_COMPRESS_PRUNE_H
-#define INFQ_COMPRESS_PRUNE_H
+#ifndef INFQ_COMPRESS_SPARSITY_H
+#define INFQ_COMPRESS_SPARSITY_H
 
 #include "lib/compress/method.h"
 #include "lib/format/format.h"
