@@ -7,18 +7,19 @@
 #define NAME "infq inspect"
 
 typedef struct {
-    bool json, tensors, quiet;
+    bool json, tensors, zeros, quiet;
 } options;
 
 #define AT(member) offsetof(options, member)
 static const opt_row rows[] = {
     { "tensors", 't', OPT_FLAG, NULL, "list every tensor", AT(tensors), 0, 0 },
+    { "zeros", 'z', OPT_FLAG, NULL, "count zeros by kind of matrix: reads all weights", AT(zeros), 0, 0 },
     { "json", 0, OPT_FLAG, NULL, "one JSON object on standard output", AT(json), 0, 0 },
     { "quiet", 'q', OPT_FLAG, NULL, "errors only on standard error", AT(quiet), 0, 0 },
 };
 static const opt_spec spec = {
     NAME, "[options] MODEL", "Tells what a model is: parameters, element types, bits per weight, memory by context and batch.",
-    "MODEL is a model folder or a .safetensors file. Only headers are read.", rows, sizeof(rows) / sizeof(rows[0]), 1, 1,
+    "MODEL is a model folder or a .safetensors file. Only headers are read, but for --zeros.", rows, sizeof(rows) / sizeof(rows[0]), 1, 1,
 };
 
 int cmd_inspect(int argc, char **argv)
@@ -43,6 +44,8 @@ int cmd_inspect(int argc, char **argv)
     st = infq_checkpoint_open(argv[0], &log, &ck, &err);
     if (!st)
         st = infq_inspect_run(ck, &in, &err);
+    if (!st && o.zeros)
+        st = infq_inspect_zeros(ck, &in, &err);
     if (!st) {
         infq_buf_init(&doc);
         if (o.json)

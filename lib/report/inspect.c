@@ -154,6 +154,8 @@ void infq_inspect_text(const infq_checkpoint *ck, const infq_inspect *in, bool t
         if (in->dtype_tensors[d])
             infq_buf_fmt(to, "  %-8s %6lld tensors  %s\n", infq_dtype_name((infq_dtype)d), (long long)in->dtype_tensors[d],
                          infq_format_bytes((double)in->dtype_bytes[d], a, sizeof(a)));
+    if (in->zeros_counted)
+        infq_inspect_zeros_text(in, to);
     if (in->runnable) {
         infq_buf_fmt(to, "architecture: %s, %lld layers, hidden %lld, %lld heads of %lld (%lld key/value), ffn %lld, "
                          "vocabulary %lld, context %lld%s\n", c->model_type, (long long)c->n_layers, (long long)c->hidden,
@@ -242,6 +244,8 @@ void infq_inspect_json(const infq_checkpoint *ck, const infq_inspect *in, bool t
             infq_jw_end_obj(&w);
         }
     infq_jw_end_obj(&w);
+    if (in->zeros_counted)
+        infq_inspect_zeros_json(in, &w);
     infq_jw_key_bool(&w, "runnable", in->runnable);
     if (in->runnable)
         config_json(&w, in);
