@@ -529,6 +529,32 @@ static infq_verify_report *verify_changed(const char *model, const char *tensor,
     return v;
 }
 
+START_TEST(a_bare_file_tells_what_was_pruned)
+{
+    const char *dir = test_tmpdir(), *const ignore[] = { "re:.*up_proj" };
+    TINY_PATH(src, dir, "src.safetensors");
+    TINY_PATH(dst, dir, "dst.safetensors");
+    infq_verify_options vo = infq_verify_options_default();
+    infq_plan_options o = options("magnitude", (infq_sparsity){ .fraction = 0.3, .whole = _i });
+    tiny_options tiny = TINY_DEFAULT;
+    infq_verify_report *v;
+    infq_err err;
+
+    tiny.file.bare = true;
+    tiny_write(src, tiny);
+    o.ignore = ignore;
+    o.n_ignore = 1;
+    ck_ok(prune(src, dst, o, NULL, &err), err);
+    ck_ok(infq_verify_run(dst, &vo, NULL, &v, &err), err);
+    ck_assert(v->findings.n == 0 && v->n_pruned == 12 && !v->with_source);
+    infq_verify_report_free(v);
+    vo.source = src;
+    ck_ok(infq_verify_run(dst, &vo, NULL, &v, &err), err);
+    ck_assert(v->findings.n == 0 && v->n_pruned == 12 && v->with_source);
+    infq_verify_report_free(v);
+}
+END_TEST
+
 START_TEST(verify_sees_a_weight_that_came_back_or_changed_or_went)
 {
     const char *dir = test_tmpdir();
@@ -566,6 +592,7 @@ int main(void)
     tcase_add_loop_test(m, every_method_prunes_a_model_and_the_result_verifies, 0, 3);
     tcase_add_test(m, sparse_and_quantized_in_one_pass_keeps_the_zeros_in_every_scheme);
     tcase_add_test(m, what_cannot_be_pruned_is_refused_by_name);
+    tcase_add_loop_test(m, a_bare_file_tells_what_was_pruned, 0, 2);
     tcase_add_loop_test(m, verify_sees_a_weight_that_came_back_or_changed_or_went, 0, 2);
     tcase_set_timeout(m, 60);
     suite_add_tcase(s, t);

@@ -44,7 +44,7 @@ static void report_text(const char *path, const infq_verify_report *r, infq_buf 
     if (r->n_rows)
         infq_buf_fmt(to, " (%s)", infq_codec_describe(&r->rows[0].codec, what, sizeof(what)));
     if (r->n_pruned)
-        infq_buf_fmt(to, ", %.4f %% zeros in %zu as the ledger says", 100.0 * (double)r->zeros / (double)r->pruned_weights, r->n_pruned);
+        infq_buf_fmt(to, ", %.4f %% zeros in %zu of them", 100.0 * (double)r->zeros / (double)r->pruned_weights, r->n_pruned);
     if (r->with_source)
         infq_buf_fmt(to, "\ncompared with %s: largest relative error %.4f, %zu tensors and %zu side files equal\n", r->source,
                      r->worst, r->n_copied, r->n_side);

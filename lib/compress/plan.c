@@ -64,6 +64,7 @@ void infq_plan_free(infq_plan *p)
     infq_mem_free(p->rule_hits);
     infq_mem_free(p->include_hits);
     infq_mem_free(p->ignore_hits);
+    infq_mem_free(p->sparsity_text);
     infq_mem_free(p->config_text);
     infq_mem_free(p->out);
     infq_mem_free(p->v);

@@ -69,6 +69,7 @@ typedef struct {
     size_t n;
     char *out;                   /* final name */
     char *config_text;           /* quantization_config, one line; also kept in the metadata of bare outputs */
+    char *sparsity_text;         /* what bare outputs tell of their pruning in the metadata: infq_pruned_json; NULL: nothing */
     char fingerprint[65];        /* of everything that decides the bytes */
     int64_t group_size;          /* chosen; 0 channel */
     int64_t *ignore_hits, *include_hits; /* modules a pattern matched */

@@ -14,6 +14,8 @@ infq_status infq_plan_rule_group(const infq_plan *p, const infq_plan_entry *e, i
  * values, the source is not pruned already. Nothing to do where nothing is pruned. */
 infq_status infq_plan_sparsity(const infq_plan *p, infq_err *err);
 infq_status infq_plan_prunable(const infq_plan *p, infq_err *err);
+/* Fills sparsity_text of a bare output. */
+infq_status infq_plan_sparsity_text(infq_plan *p, infq_err *err);
 /* Scales of this scheme belong to groups of columns whose size can be chosen. */
 bool infq_plan_grouped(const infq_scheme *s);
 /* Layouts, bytes, configuration text, engine rules, name of the output, fingerprint, time. */

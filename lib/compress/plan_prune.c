@@ -16,6 +16,34 @@ bool infq_plan_updates(const infq_plan *p)
     return p->o.scheme != &infq_scheme_dense || (p->o.method->needs & INFQ_NEEDS_MOMENT) != 0;
 }
 
+infq_status infq_plan_sparsity_text(infq_plan *p, infq_err *err)
+{
+    infq_buf text;
+    infq_jw w;
+    infq_status st;
+
+    if (p->o.sparsity.fraction == 0.0 || !infq_checkpoint_is_bare(p->ck))
+        return INFQ_E_OK;
+    infq_buf_init(&text);
+    w = infq_jw_over(&text, 0);
+    infq_jw_obj(&w);
+    infq_jw_key(&w, "sparsity");
+    infq_sparsity_json(&p->o.sparsity, infq_plan_updates(p), &w);
+    infq_jw_key(&w, "matrices");
+    infq_jw_arr(&w);
+    for (size_t i = 0; i < p->n; i++)
+        if (infq_plan_entry_sparsity(p, &p->v[i]))
+            infq_jw_str(&w, p->v[i].tensor->name);
+    infq_jw_end_arr(&w);
+    infq_jw_end_obj(&w);
+    st = infq_buf_status(&text, err);
+    p->sparsity_text = st ? NULL : infq_buf_take(&text);
+    if (!st && !p->sparsity_text)
+        st = infq_err_set(err, INFQ_E_NOMEM, "sparsity");
+    infq_buf_deinit(&text);
+    return st;
+}
+
 infq_status infq_plan_sparsity(const infq_plan *p, infq_err *err)
 {
     const infq_sparsity *s = &p->o.sparsity;

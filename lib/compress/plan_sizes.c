@@ -142,12 +142,14 @@ infq_status infq_plan_meta(const infq_plan *p, infq_plan_meta_fn fn, void *ctx, 
             infq_checkpoint_meta_get(p->ck, j, &k, &v);
             again = strcmp(k, key) == 0;
         }
-        if (!again && strcmp(key, "format") && strcmp(key, "quantization_config") && strcmp(key, "infq"))
+        if (!again && strcmp(key, "format") && strcmp(key, "quantization_config") && strcmp(key, "infq") && strcmp(key, "infq_pruned"))
             INFQ_TRY(fn(ctx, key, value, err));
     }
     infq_plan_scheme_name(p, scheme, sizeof(scheme));
     snprintf(by, sizeof(by), "%s %s by infq %s", scheme, p->o.method->name, INFQ_VERSION);
     INFQ_TRY(fn(ctx, "infq", by, err));
+    if (p->sparsity_text)
+        INFQ_TRY(fn(ctx, "infq_pruned", p->sparsity_text, err));
     if (p->o.scheme == &infq_scheme_dense)
         return INFQ_E_OK;
     return infq_checkpoint_is_bare(p->ck) ? fn(ctx, "quantization_config", p->config_text, err) : INFQ_E_OK;
@@ -300,6 +302,7 @@ infq_status infq_plan_sizes(infq_plan *p, infq_err *err)
     INFQ_TRY(layouts(p, err));
     INFQ_TRY(rules(p, err));
     INFQ_TRY(config_text(p, err));
+    INFQ_TRY(infq_plan_sparsity_text(p, err));
     INFQ_TRY(file_bytes(p, err));
     INFQ_TRY(add_side_bytes(p, err));
     INFQ_TRY(name_output(p, err));

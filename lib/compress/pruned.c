@@ -58,7 +58,8 @@ const infq_pruned_row *infq_pruned_find(const infq_pruned *p, const char *tensor
 
 infq_status infq_pruned_read(const cJSON *tree, infq_pruned *out, infq_err *err)
 {
-    const cJSON *sparsity = infq_json_get(infq_json_get(tree, "recipe"), "sparsity"), *ledger = infq_json_get(tree, "ledger"), *e;
+    const cJSON *matrices = infq_json_get(tree, "matrices"), *ledger = matrices ? matrices : infq_json_get(tree, "ledger"), *e;
+    const cJSON *sparsity = infq_json_get(matrices ? tree : infq_json_get(tree, "recipe"), "sparsity");
     infq_pruned p = { .n = 0 };
 
     *out = p;
@@ -70,7 +71,9 @@ infq_status infq_pruned_read(const cJSON *tree, infq_pruned *out, infq_err *err)
         return infq_err_set(err, INFQ_E_NOMEM, "ledger");
     cJSON_ArrayForEach(e, ledger) {
         const cJSON *name = infq_json_get(e, "tensor"), *zeros = infq_json_get(e, "zeros");
-        if (cJSON_IsString(name) && cJSON_IsNumber(zeros))
+        if (matrices && cJSON_IsString(e))
+            p.v[p.n++] = (infq_pruned_row){ e->valuestring, -1 };
+        else if (cJSON_IsString(name) && cJSON_IsNumber(zeros))
             p.v[p.n++] = (infq_pruned_row){ name->valuestring, (int64_t)zeros->valuedouble };
     }
     infq_pruned_sort(&p);

@@ -31,10 +31,10 @@ const char *infq_sparsity_check_row(const infq_sparsity *s, bool updated, const 
 void infq_sparsity_json(const infq_sparsity *s, bool updated, infq_jw *to);
 infq_status infq_sparsity_read(const cJSON *v, infq_sparsity *s, bool *updated, infq_err *err);
 
-/* Which matrices of a model are pruned, and how: from a plan and its ledger, or from infq.json. */
+/* Which matrices of a model are pruned, and how: from a plan and its ledger, or from what the output tells. */
 typedef struct {
     const char *tensor;   /* full name of the source's tensor */
-    int64_t zeros;        /* stored values that are zero */
+    int64_t zeros;        /* stored values that are zero; -1: not known */
 } infq_pruned_row;
 typedef struct {
     infq_sparsity s;
@@ -42,7 +42,8 @@ typedef struct {
     infq_pruned_row *v;   /* by name; infq_mem_free */
     size_t n;
 } infq_pruned;
-/* tree: infq.json, which must outlive out. A receipt of something else gives n 0. */
+/* tree: infq.json, or what the metadata of a bare file hold as infq_pruned, {"sparsity": as above, "matrices": [tensors]}; it must outlive out.
+ * A receipt of something else gives n 0. */
 infq_status infq_pruned_read(const cJSON *tree, infq_pruned *out, infq_err *err);
 void infq_pruned_sort(infq_pruned *p);
 const infq_pruned_row *infq_pruned_find(const infq_pruned *p, const char *tensor); /* NULL: not pruned */

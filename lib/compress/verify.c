@@ -204,7 +204,7 @@ static infq_status check_zeros(verifying *v, const infq_module *m, const infq_we
     v->r->n_pruned++;
     v->r->zeros += zeros;
     v->r->pruned_weights += w->n_rows * w->n_cols;
-    if (zeros != want->zeros)
+    if (want->zeros >= 0 && zeros != want->zeros)
         ADD(v, true, "%s holds %lld zeros, the ledger says %lld", m->name, (long long)zeros, (long long)want->zeros);
     else if (s->whole && zeros < infq_prune_count(s, w->n_rows * w->n_cols))
         ADD(v, true, "%s holds %lld zeros, fewer than %g of its weights", m->name, (long long)zeros, s->fraction);
@@ -508,6 +508,18 @@ static infq_status check_folder(verifying *v, infq_err *err)
     return INFQ_E_OK;
 }
 
+// What a bare file's metadata tell of its pruning.
+static infq_status load_metadata(verifying *v, infq_err *err)
+{
+    for (size_t i = 0; i < infq_checkpoint_meta_count(v->ck); i++) {
+        const char *key, *value;
+        infq_checkpoint_meta_get(v->ck, i, &key, &value);
+        if (strcmp(key, "infq_pruned") == 0)
+            return infq_json_parse(value, strlen(value), "metadata infq_pruned", &v->receipt, err);
+    }
+    return INFQ_E_OK;
+}
+
 // infq.json, if there is one that can be read.
 static infq_status load_receipt(verifying *v, infq_err *err)
 {
@@ -515,7 +527,7 @@ static infq_status load_receipt(verifying *v, infq_err *err)
     infq_err quiet;
 
     if (infq_checkpoint_is_bare(v->ck))
-        return INFQ_E_OK;
+        return load_metadata(v, err);
     INFQ_TRY(infq_path_join(infq_checkpoint_path(v->ck), "infq.json", &name, err));
     if (infq_json_load(name, (size_t)1 << 30, &v->receipt, &quiet))
         v->receipt = NULL;
