@@ -26,6 +26,7 @@ def operating_page(d):
 
 def compressed(a, name, options):
     out = '%s/out/%s' % (E, name)
+    os.makedirs(E + '/out', exist_ok=True)
     if not os.path.isdir(out):
         tool('infq', 'quantize', *options, a.model, '-o', out, '--quiet')
     return out
@@ -82,16 +83,15 @@ def verdicts(a):
     record, rows = noise_record(a), []
     for name, options, expected in MADE:
         out = compressed(a, name, options)
-        text, wall, code = tool('infeval', a.model, out, '--data', DATA, '--tasks', 'core', '--items', E + '/core', '--noise', record, '--json', '--quiet', ok=(0, 1, 6))
-        j, seen, early = json.loads(text), [], []
+        _, wall, code = tool('infeval', a.model, out, '--data', DATA, '--tasks', 'core', '--items', E + '/core', '--noise', record, '--json', '--quiet', ok=(0, 1, 6))
+        sides, seen, early = ['%s/core/%s' % (E, os.path.basename(a.model)), '%s/core/%s' % (E, name)], [], []
+        g = json.loads(tool('infeval', 'gate', *sides, '--noise', record, '--json', ok=(0, 1, 6))[0])
         for seed in range(SEEDS):
             policy = '%s/seed.json' % E
             json.dump(dict(name='seed', seed=seed + 1), open(policy, 'w'))
-            s = json.loads(tool('infeval', 'gate', '%s/core/%s' % (E, os.path.basename(a.model)), '%s/core/%s' % (E, name), '--sequential', '--policy', policy,
-                                '--noise', record, '--json', ok=(0, 1, 6))[0])
+            s = json.loads(tool('infeval', 'gate', *sides, '--sequential', '--policy', policy, '--noise', record, '--json', ok=(0, 1, 6))[0])
             seen.append(s['stop']['items_seen'])
             early.append(s['verdict'])
-        g = j.get('gate') or j
         rows.append(dict(name=name, options=options, expected=expected, code=code, wall_s=wall, summary=g['summary'], verdict=g['verdict'], suite=g['suite'], seen=sorted(seen),
                          items=s['stop']['items'], early=early))
     keep('verdicts', dict(rows=rows))
