@@ -48,7 +48,7 @@ TEST_COMMON := $(BUILD)/obj/tests/testlib.o $(BUILD)/obj/tests/tiny_model.o
 FUZZ_SRC := $(sort $(wildcard tests/fuzz/fuzz_*.c))
 FUZZ_BIN := $(FUZZ_SRC:tests/fuzz/%.c=$(BUILD)/fuzz/%)
 
-.PHONY: all packages setup demo test test-full test-bin layers models results install clean cases
+.PHONY: all packages setup demo test test-full test-threads test-bin layers models results install clean cases
 .DEFAULT_GOAL := all
 .SECONDARY:
 
@@ -115,6 +115,10 @@ test-full: setup
 	$(Q)echo "== recipes"; tests/recipes.sh build
 	$(Q)$(MAKE) $(JOBS) --no-print-directory test-bin SAN=1
 	$(Q)echo "== sanitizers"; BUILD=build/san tests/run.sh
+
+# What uses threads, under ThreadSanitizer; needs clang and LLVM's OpenMP, and is skipped without.
+test-threads:
+	$(Q)tests/threads.sh
 
 layers:
 	$(Q)tests/layers.sh
