@@ -106,13 +106,14 @@ test: setup
 	$(Q)$(MAKE) $(JOBS) --no-print-directory test-bin BUILD=$(BUILD) SAN=$(SAN)
 	$(Q)BUILD=$(BUILD) tests/run.sh
 
-# The same tests at every lower CPU level, then under sanitizers at the machine's own. (The loops that fail the n-th allocation and
-# write are part of the suites.)
+# The same tests at every lower CPU level, recipes, scores of the real model against the reference's, then the tests under sanitizers
+# at the machine's own level. (The loops that fail the n-th allocation and write are part of the suites.)
 test-full: setup
 	$(Q)$(MAKE) $(JOBS) --no-print-directory test-bin
 	$(Q)for level in scalar avx2 avx512; do echo "== CPU level $$level"; \
 	  INFQ_CPU=$$level BUILD=build tests/run.sh || exit 1; done
 	$(Q)echo "== recipes"; tests/recipes.sh build
+	$(Q)echo "== the real model against the reference"; tests/goldens.sh build
 	$(Q)$(MAKE) $(JOBS) --no-print-directory test-bin SAN=1
 	$(Q)echo "== sanitizers"; BUILD=build/san tests/run.sh
 
