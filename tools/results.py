@@ -2,7 +2,7 @@
 """Measures the figures of docs/results.md by running the tools, and writes the page. Python's standard library only.
 
 usage: results.py [--only SECTION,...] [--model DIR] [--out FILE]     sections: quantize quality tasks speed big kill,
-       and of the evaluation (results_eval.py) operating verdicts noise diagnose resume recipes
+       and of the evaluation (results_eval.py) operating verdicts noise diagnose resume recipes lmeval
 Each section's figures are kept in build/results/SECTION.json; the page is made from what is there, so one section can be repeated.
 """
 import argparse, hashlib, json, os, random, shutil, signal, struct, subprocess, sys, time
