@@ -61,7 +61,7 @@ START_TEST(suites_name_tasks_that_exist)
         for (int k = 0; k < s->n_entries; k++) {
             bool found = infq_catalog_find(c, s->entries[k].task) != NULL;
             for (int t = 0; t < infq_catalog_count(c); t++)
-                found = found || (infq_catalog_get(c, t)->group && strcmp(infq_catalog_get(c, t)->group, s->entries[k].task) == 0);
+                found = found || infq_manifest_in(infq_catalog_get(c, t), s->entries[k].task);
             ck_assert_msg(found, "suite %s: no task or group %s", s->name, s->entries[k].task);
         }
     }
