@@ -448,6 +448,12 @@ static infq_status check_options(const eval_run *r, infq_err *err)
     for (int i = 0; i < r->n_tasks && r->o->sequential; i++)
         if (infq_task_kind_of(r->tasks[i].task) == INFQ_TASK_GENERATE)
             return infq_err_set(err, INFQ_E_USAGE, "--sequential scores likelihoods, %s generates", infq_task_name(r->tasks[i].task));
+    for (int i = 0; i < r->n_tasks && r->n_models > 1; i++) {
+        const infq_policy_task *listed = infq_policy_find(&r->policy, infq_task_name(r->tasks[i].task));
+        const char *metric = listed ? infq_policy_metric(&r->policy, listed) : NULL;
+        if (listed)
+            INFQ_TRY(infq_task_metric_check(r->tasks[i].task, metric ? metric : infq_task_metric(r->tasks[i].task), err));
+    }
     if (r->o->noise.n > 0 && r->n_models < 2)
         return infq_err_set(err, INFQ_E_USAGE, "--noise is for comparing models: give the original and another");
     return 0;
