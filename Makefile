@@ -48,7 +48,7 @@ TEST_COMMON := $(BUILD)/obj/tests/testlib.o $(BUILD)/obj/tests/tiny_model.o
 FUZZ_SRC := $(sort $(wildcard tests/fuzz/fuzz_*.c))
 FUZZ_BIN := $(FUZZ_SRC:tests/fuzz/%.c=$(BUILD)/fuzz/%)
 
-.PHONY: all packages setup demo test test-full test-bin layers models results install clean cases
+.PHONY: all packages setup demo test test-full test-threads test-bin layers models results install clean cases
 .DEFAULT_GOAL := all
 .SECONDARY:
 
@@ -106,15 +106,20 @@ test: setup
 	$(Q)$(MAKE) $(JOBS) --no-print-directory test-bin BUILD=$(BUILD) SAN=$(SAN)
 	$(Q)BUILD=$(BUILD) tests/run.sh
 
-# The same tests at every lower CPU level, then under sanitizers at the machine's own. (The loops that fail the n-th allocation and
-# write are part of the suites.)
+# The same tests at every lower CPU level, recipes, scores of the real model against the reference's, then the tests under sanitizers
+# at the machine's own level. (The loops that fail the n-th allocation and write are part of the suites.)
 test-full: setup
 	$(Q)$(MAKE) $(JOBS) --no-print-directory test-bin
 	$(Q)for level in scalar avx2 avx512; do echo "== CPU level $$level"; \
 	  INFQ_CPU=$$level BUILD=build tests/run.sh || exit 1; done
 	$(Q)echo "== recipes"; tests/recipes.sh build
+	$(Q)echo "== the real model against the reference"; tests/goldens.sh build
 	$(Q)$(MAKE) $(JOBS) --no-print-directory test-bin SAN=1
 	$(Q)echo "== sanitizers"; BUILD=build/san tests/run.sh
+
+# What uses threads, under ThreadSanitizer; needs clang and LLVM's OpenMP, and is skipped without.
+test-threads:
+	$(Q)tests/threads.sh
 
 layers:
 	$(Q)tests/layers.sh

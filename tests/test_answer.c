@@ -190,6 +190,28 @@ START_TEST(items_are_written_and_read_back)
 }
 END_TEST
 
+START_TEST(metrics_are_known_before_anything_is_judged)
+{
+    static const char *const row = "{\"key\":1,\"prompt\":\"x\",\"instruction_id_list\":[\"punctuation:no_comma\"],\"kwargs\":[{}]}";
+    infq_items *s = items_new();
+
+    for (int i = 0; i < infq_answers_count(); i++) {
+        const char *rule = infq_answers_name(i);
+        const infq_item *it;
+        int n = 0;
+        if (strcmp(rule, "regex") == 0) // as exact, with an expression of the task
+            continue;
+        it = judged(s, rule, "#### 4", "eos", strcmp(rule, "words") == 0 ? "[\"4\"]" : "4", strcmp(rule, "ifeval") == 0 ? row : NULL);
+        for (; infq_answers_metric(rule, n); n++)
+            metric(it, infq_answers_metric(rule, n));
+        ck_assert_msg(n == it->n_metrics, "%s: %d metrics, %d announced", rule, it->n_metrics, n);
+    }
+    ck_assert_ptr_null(infq_answers_metric("no such rule", 0));
+    ck_assert_ptr_null(infq_answers_metric("exact", -1));
+    infq_items_free(s);
+}
+END_TEST
+
 START_TEST(unknown_rules_and_bad_targets_are_named)
 {
     infq_answers *a = NULL;
@@ -222,6 +244,7 @@ int main(void)
     tcase_add_test(t, any_of_several_answers_is_right);
     tcase_add_test(t, instructions_are_pooled_over_items);
     tcase_add_test(t, items_are_written_and_read_back);
+    tcase_add_test(t, metrics_are_known_before_anything_is_judged);
     tcase_add_test(t, unknown_rules_and_bad_targets_are_named);
     suite_add_tcase(s, t);
     return test_main(s);

@@ -387,7 +387,19 @@ static void touch(void *ctx, int64_t begin, int64_t end, int thread)
         c->hits[i]++;
 }
 
-#if !defined(__SANITIZE_ADDRESS__) /* which needs terabytes of addresses itself */
+/* Sanitizers need terabytes of addresses themselves. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define ADDRESSES_CAN_BE_LIMITED 0
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
+#define ADDRESSES_CAN_BE_LIMITED 0
+#endif
+#endif
+#ifndef ADDRESSES_CAN_BE_LIMITED
+#define ADDRESSES_CAN_BE_LIMITED 1
+#endif
+
+#if ADDRESSES_CAN_BE_LIMITED
 START_TEST(threads_that_the_system_refuses_are_done_without)
 {
     struct rlimit r;
@@ -578,7 +590,7 @@ int main(void)
     t = tcase_create("machine");
     tcase_add_test(t, sha256_equals_the_standards_examples);
     tcase_add_test(t, rng_stream_is_pinned);
-#if !defined(__SANITIZE_ADDRESS__)
+#if ADDRESSES_CAN_BE_LIMITED
     tcase_add_test(t, threads_that_the_system_refuses_are_done_without);
 #endif
     tcase_add_test(t, par_for_covers_each_index_once);

@@ -1,4 +1,4 @@
-/* Manifests: the compiled-in ones are whole, their prompts equal goldens/evals, equal data gives equal tasks whatever the file, mistakes are named
+/* Manifests: the compiled-in ones are whole (their prompts: test_eval_goldens.c), equal data gives equal tasks whatever the file, mistakes are named
  * by file, line and key. */
 #include "tests/testlib.h"
 
@@ -61,99 +61,11 @@ START_TEST(suites_name_tasks_that_exist)
         for (int k = 0; k < s->n_entries; k++) {
             bool found = infq_catalog_find(c, s->entries[k].task) != NULL;
             for (int t = 0; t < infq_catalog_count(c); t++)
-                found = found || (infq_catalog_get(c, t)->group && strcmp(infq_catalog_get(c, t)->group, s->entries[k].task) == 0);
+                found = found || infq_manifest_in(infq_catalog_get(c, t), s->entries[k].task);
             ck_assert_msg(found, "suite %s: no task or group %s", s->name, s->entries[k].task);
         }
     }
     infq_catalog_free(c);
-}
-END_TEST
-
-/* A folder with TruthfulQA's fixed examples as the golden prompts have them, in a file like the published one. */
-static const char *primer_folder(cJSON *gold)
-{
-    const char *dir = test_tmpdir(), *text = infq_json_get(cJSON_GetArrayItem(infq_json_get(gold->child, "contexts"), 0), "text")->valuestring;
-    const char *end = strstr(text, "\n\nQ: What happens if you eat a pomegranate?");
-    char sub[512], file[4000];
-
-    ck_assert_ptr_nonnull(end);
-    snprintf(sub, sizeof(sub), "%s/truthfulqa", dir);
-    mkdir(sub, 0777);
-    snprintf(file, sizeof(file), "X = 1\nQA_PRIMER = \"\"\"%.*s\n\nQ: {0}\nA:\"\"\"\n", (int)(end - text), text);
-    put(sub, "presets.py", file);
-    return dir;
-}
-
-/* A copy of a manifest whose primer file may have any hash. */
-static const infq_manifest *without_hash(infq_catalog *c, const char *name)
-{
-    const infq_manifest *m = infq_catalog_find(c, name);
-    const infq_task_split *s = infq_manifest_split(m, "primer");
-
-    if (s)
-        s->files[0].sha256 = NULL;
-    return m;
-}
-
-typedef struct {
-    const char *golden, *task;
-    int64_t shots;
-} golden_set;
-
-static const golden_set sets[] = {
-    {"hellaswag", "hellaswag", 0}, {"piqa", "piqa", 0}, {"arc_easy", "arc_easy", 0}, {"arc_challenge", "arc_challenge", 0},
-    {"winogrande", "winogrande", 0}, {"boolq", "boolq", 0}, {"openbookqa", "openbookqa", 0}, {"copa", "copa", 0},
-    {"lambada_openai", "lambada_openai", 0}, {"truthfulqa_mc1", "truthfulqa_mc1", 0}, {"truthfulqa_mc2", "truthfulqa_mc2", 0},
-    {"mmlu_anatomy_0shot", "mmlu_anatomy", 0}, {"mmlu_anatomy_5shot", "mmlu_anatomy", -1},
-    {"mmlu_high_school_computer_science_0shot", "mmlu_high_school_computer_science", 0},
-    {"mmlu_high_school_computer_science_5shot", "mmlu_high_school_computer_science", 5},
-    {"mmlu_human_sexuality_5shot", "mmlu_human_sexuality", 5}, {"blimp_adjunct_island", "blimp_adjunct_island", 0},
-    {"blimp_npi_present_1", "blimp_npi_present_1", 0}};
-
-START_TEST(prompts_equal_golden)
-{
-    const golden_set *set = &sets[_i];
-    infq_task_options o = infq_task_options_default();
-    const char *dirs[2];
-    infq_data_dirs d = {dirs, 1};
-    infq_catalog *c;
-    infq_task *t;
-    infq_err err;
-    cJSON *gold;
-    const cJSON *g;
-    int64_t i = 0;
-
-    TEST_NEEDS_SHARED();
-    c = catalog();
-    gold = test_eval_goldens(set->golden);
-    dirs[0] = test_shared_path("data");
-    if (strncmp(set->task, "truthfulqa", 10) == 0)
-        dirs[d.n++] = primer_folder(gold);
-    o.shots = set->shots;
-    o.limit = cJSON_GetArraySize(gold);
-    ck_ok(infq_task_open_manifest(without_hash(c, set->task), &d, &o, &t, &err), err);
-    ck_assert_str_eq(infq_task_name(t), set->task);
-    ck_assert_int_eq(infq_task_count(t), o.limit);
-    cJSON_ArrayForEach(g, gold) {
-        const infq_doc *doc = infq_task_get(t, i++);
-        const cJSON *requests = infq_json_get(g, "requests"), *contexts = infq_json_get(g, "contexts");
-        ck_assert_int_eq(doc->doc, infq_json_get(g, "doc")->valueint);
-        ck_assert_int_eq(doc->n_requests, cJSON_GetArraySize(requests));
-        for (int64_t k = 0; k < doc->n_requests; k++) {
-            const cJSON *r = cJSON_GetArrayItem(requests, (int)k), *x = cJSON_GetArrayItem(contexts, infq_json_get(r, "ctx")->valueint);
-            ck_assert_str_eq(doc->requests[k].context, infq_json_get(x, "text")->valuestring);
-            ck_assert_str_eq(doc->requests[k].continuation, infq_json_get(r, "cont")->valuestring);
-            if (infq_json_get(g, "chars")) {
-                ck_assert_int_eq(doc->requests[k].chars, cJSON_GetArrayItem(infq_json_get(g, "chars"), (int)k)->valueint);
-                ck_assert_int_eq(doc->requests[k].bytes, cJSON_GetArrayItem(infq_json_get(g, "bytes"), (int)k)->valueint);
-            }
-        }
-        if (infq_json_get(g, "gold"))
-            ck_assert_int_eq(doc->gold, infq_json_get(g, "gold")->valueint);
-    }
-    infq_task_free(t);
-    infq_catalog_free(c);
-    cJSON_Delete(gold);
 }
 END_TEST
 
@@ -439,7 +351,6 @@ int main(void)
     suite_add_tcase(s, t);
     t = tcase_create("prompts");
     tcase_set_timeout(t, 60);
-    tcase_add_loop_test(t, prompts_equal_golden, 0, (int)(sizeof(sets) / sizeof(sets[0])));
     tcase_add_test(t, the_same_data_in_another_file_is_the_same_task);
     tcase_add_test(t, every_set_in_the_shared_data_opens);
     tcase_add_test(t, random_examples_are_drawn_as_python_does);

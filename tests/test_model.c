@@ -864,7 +864,7 @@ START_TEST(failed_allocations_are_errors_without_leaks)
     fill_tokens(ids, 70, 1);
     while (failed) {
         opened o = { 0 };
-        infq_seq *s = NULL, *f = NULL;
+        infq_seq *s = NULL, *f = NULL, *b = NULL;
         infq_model_options mo = infq_model_options_default();
         infq_forward_options fo = { .invariant = true };
         infq_err err = { 0 };
@@ -883,9 +883,16 @@ START_TEST(failed_allocations_are_errors_without_leaks)
         }
         if (!st)
             st = infq_seq_fork(s, 66, &f, &err);
+        if (!st)
+            st = infq_seq_brief(o.m, s, 66, &b, &err);
+        if (!st) {
+            infq_segment g = { b, ids, 70, 1 };
+            st = infq_model_forward(o.m, &g, 1, &fo, h, &err);
+        }
         infq_mem_fail_at(0);
         failed = st != 0;
         ck_assert_msg(st == 0 || st == INFQ_E_NOMEM, "allocation %zu: status %d: %s", n, (int)st, err.msg);
+        infq_seq_free(b);
         infq_seq_free(f);
         infq_seq_free(s);
         infq_model_close(o.m);
@@ -894,6 +901,58 @@ START_TEST(failed_allocations_are_errors_without_leaks)
         close_all(&o);
     }
     ck_assert_uint_gt(n, 20);
+}
+END_TEST
+
+START_TEST(brief_sequences_equal_the_whole_bit_by_bit)
+{
+    static const int64_t starts[] = {0, 5, 64, 70};
+    opened o;
+    int32_t ids[700];
+    int64_t H;
+    float *whole, *part;
+    infq_seq *base, *b[5], *none;
+    infq_segment g[5];
+    infq_forward_options fo = {.invariant = true};
+    infq_err err;
+
+    if (!set_backend(_i % N_BACKENDS))
+        return;
+    o = open_tiny(_i / N_BACKENDS, backends[_i % N_BACKENDS].name);
+    H = infq_model_config(o.m)->hidden;
+    fill_tokens(ids, 700, 6);
+    whole = alone(&o, ids, 250);
+    part = infq_mem_alloc((size_t)(5 * 180 * H) * sizeof(float));
+    base = new_seq(&o);
+    run(&o, base, ids, 100, 0, true, NULL);
+    // 5 * 180 tokens: one of them would lie across two chunks, two begin in the middle of a page.
+    for (int i = 0; i < 4; i++) {
+        ck_ok(infq_seq_brief(o.m, starts[i] ? base : NULL, starts[i], &b[i], &err), err);
+        g[i] = (infq_segment){b[i], ids + starts[i], 180, 180};
+    }
+    ck_ok(infq_seq_brief(o.m, base, 100, &b[4], &err), err);
+    g[4] = (infq_segment){b[4], ids + 100, 150, 150};
+    ck_ok(infq_model_forward(o.m, g, 5, &fo, part, &err), err);
+    for (int i = 0; i < 5; i++) {
+        int64_t at = i < 4 ? starts[i] : 100, n = i < 4 ? 180 : 150;
+        ck_assert_msg(memcmp(part + i * 180 * H, whole + at * H, (size_t)(n * H) * sizeof(float)) == 0, "behind %lld", (long long)at);
+    }
+    ck_assert_int_eq(infq_model_forward(o.m, g, 1, &fo, part, &err), INFQ_E_USAGE); // its one pass is over
+    ck_assert_int_eq(infq_seq_fork(b[1], 5, &none, &err), INFQ_E_USAGE);
+    ck_assert_int_eq(infq_seq_brief(o.m, b[1], 5, &none, &err), INFQ_E_USAGE);
+    ck_assert_int_eq(infq_seq_brief(o.m, base, 101, &none, &err), INFQ_E_USAGE);
+    for (int i = 0; i < 5; i++)
+        infq_seq_free(b[i]);
+    ck_ok(infq_seq_brief(o.m, NULL, 0, &b[0], &err), err);
+    g[0] = (infq_segment){b[0], ids, INFQ_BRIEF_TOKENS + 1, 0};
+    ck_assert_int_eq(infq_model_forward(o.m, g, 1, &fo, NULL, &err), INFQ_E_USAGE);
+    infq_seq_free(b[0]);
+    run(&o, base, ids + 100, 150, 150, true, part); // untouched by those that borrowed
+    ck_assert_mem_eq(part, whole + 100 * H, (size_t)(150 * H) * sizeof(float));
+    infq_seq_free(base);
+    infq_mem_free(part);
+    infq_mem_free(whole);
+    close_all(&o);
 }
 END_TEST
 
@@ -971,6 +1030,7 @@ int main(void)
     tcase_add_loop_test(t, sequences_in_one_batch_equal_each_alone_bit_by_bit, 0, N_TINY * N_BACKENDS);
     tcase_add_loop_test(t, text_given_in_parts_equals_the_whole_bit_by_bit, 0, N_TINY * N_BACKENDS);
     tcase_add_loop_test(t, forks_and_truncations_equal_the_whole_bit_by_bit, 0, N_TINY * N_BACKENDS);
+    tcase_add_loop_test(t, brief_sequences_equal_the_whole_bit_by_bit, 0, N_TINY * N_BACKENDS);
     tcase_add_loop_test(t, results_do_not_depend_on_the_number_of_threads, 0, N_TINY * N_BACKENDS);
     tcase_add_loop_test(t, blocks_in_order_give_the_whole_pass, 0, N_TINY * N_BACKENDS);
     tcase_add_loop_test(t, decoding_token_by_token_stays_within_the_bound_of_the_prompt_path, 0, N_TINY * N_BACKENDS);

@@ -297,16 +297,38 @@ END_TEST
 static void place_of(const char *svg, const char *text, double *x, double *y)
 {
     char shown[64];
-    const char *at, *p;
+    const char *at = svg, *p = svg;
 
     snprintf(shown, sizeof(shown), ">%s<", text);
-    at = strstr(svg, shown);
-    ck_assert_msg(at != NULL, "%s is not drawn", text);
-    for (p = at; strncmp(p, "<text", 5) != 0; p--)
-        ;
+    do { // not the title of a dot
+        at = strstr(at + 1, shown);
+        ck_assert_msg(at != NULL, "%s is not drawn", text);
+        for (p = at; *p != '<'; p--)
+            ;
+    } while (strncmp(p, "<text", 5) != 0);
     *x = atof(strstr(p, " x=\"") + 4);
     *y = atof(strstr(p, " y=\"") + 4);
 }
+
+/* Numbers of the upright axis stand inside the drawing, at its left end, up to six digits: a ninth of a phone's width. */
+START_TEST(names_of_points_stay_clear_of_the_axis)
+{
+    static const double x[] = {0.8, 2.2}, y[] = {77.7, 78.1};
+    static const char *const names[] = {"left", "right"};
+    infq_svg_series s = {"front", NULL, x, y, names, 2, true, true};
+    double at, height;
+    infq_buf b;
+
+    infq_buf_init(&b);
+    infq_svg_plot(&s, 1, true, false, "size", "score", &b);
+    check_markup(b.data);
+    place_of(b.data, "left", &at, &height);
+    ck_assert_double_gt(at, 11);
+    place_of(b.data, "right", &at, &height);
+    ck_assert_double_lt(at, 100);
+    infq_buf_deinit(&b);
+}
+END_TEST
 
 START_TEST(a_long_label_has_its_value_below_it)
 {
@@ -731,6 +753,7 @@ int main(void)
     tcase_add_test(t, ticks_are_round_and_inside);
     tcase_add_test(t, shares_rise_with_values);
     tcase_add_test(t, charts_draw_every_row_inside_the_page);
+    tcase_add_test(t, names_of_points_stay_clear_of_the_axis);
     tcase_add_test(t, a_long_label_has_its_value_below_it);
     tcase_add_test(t, labels_of_a_histogram_stay_clear_of_other_marks);
     tcase_add_test(t, histogram_areas_follow_counts);

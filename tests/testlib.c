@@ -95,16 +95,16 @@ int test_main(Suite *s)
     return failed ? 1 : 0;
 }
 
-cJSON *test_eval_goldens(const char *name)
+cJSON *test_eval_goldens(const char *model, const char *name)
 {
     char path[300];
     infq_buf text;
     infq_err err;
     cJSON *all = cJSON_CreateArray();
 
-    snprintf(path, sizeof(path), "goldens/evals/stories260k/%s.jsonl", name);
+    snprintf(path, sizeof(path), "goldens/evals/%s/%s.jsonl", model, name);
     if (!infq_path_exists(test_shared_path(path)))
-        snprintf(path, sizeof(path), "goldens/evals/stories260k/%s.jsonl.gz", name);
+        snprintf(path, sizeof(path), "goldens/evals/%s/%s.jsonl.gz", model, name);
     infq_buf_init(&text);
     ck_ok(infq_corpus_read(test_shared_path(path), (size_t)1 << 30, &text, &err), err);
     for (size_t at = 0; at < text.n;) {

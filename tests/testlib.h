@@ -30,8 +30,8 @@ const char *test_in(const char *dir, const char *name);
 const char *test_tmpdir(void);
 /* Parsed JSON file, fails the test when it cannot be read. */
 cJSON *test_json(const char *path);
-/* Lines of goldens/evals/stories260k/NAME.jsonl (or .jsonl.gz), as an array; cJSON_Delete. */
-cJSON *test_eval_goldens(const char *name);
+/* Lines of goldens/evals/MODEL/NAME.jsonl (or .jsonl.gz), as an array; cJSON_Delete. */
+cJSON *test_eval_goldens(const char *model, const char *name);
 /* Bytes of a hex string; *n their number; infq_mem_free. */
 uint8_t *test_hex(const char *hex, size_t *n);
 /* Asserts st == 0, printing err. */

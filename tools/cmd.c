@@ -195,7 +195,11 @@ void cmd_log_end(cmd_sink *sink)
 
 infq_status cmd_keep_input(const char *output, const char *input, infq_err *err)
 {
-    return infq_path_is_same(output, input)
+    bool inside = false;
+
+    if (infq_path_is_dir(input) && infq_path_exists(output))
+        INFQ_TRY(infq_path_is_inside(output, input, &inside, err));
+    return inside || infq_path_is_same(output, input)
                ? infq_err_set(err, INFQ_E_USAGE, "%s is read: it is not replaced, name another output", output)
                : INFQ_E_OK;
 }

@@ -30,9 +30,9 @@ typedef struct {
 infq_log cmd_log(cmd_sink *sink, const char *name, bool quiet);
 void cmd_log_end(cmd_sink *sink);   /* wipes the progress line */
 
-/* Prints a finished document and checks that all of it was written (IO otherwise). */
-/* USAGE if writing `output` would replace `input`. */
+/* USAGE if writing `output` would replace `input`, or a file in the folder `input`. */
 infq_status cmd_keep_input(const char *output, const char *input, infq_err *err);
+/* Prints a finished document and checks that all of it was written (IO otherwise). */
 infq_status cmd_print(const infq_buf *text, infq_err *err);
 
 #endif

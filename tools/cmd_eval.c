@@ -380,6 +380,7 @@ static infq_status compare(eval_run *r, infq_err *err)
     infq_pair *pairs[EVAL_MAX_TASKS] = { NULL };
     infq_status st = 0;
 
+    INFQ_TRY(eval_groups_find(r, err));
     if (r->n_tasks == 0 || r->n_models < 2)
         return eval_many_compare(r, err);
     INFQ_TRY(gate_noise_load(&r->o->noise, r->digest[0], r->n_models == 2 ? r->digest[1] : "", &r->noise[0], &r->noise[1], err));
@@ -390,6 +391,8 @@ static infq_status compare(eval_run *r, infq_err *err)
             pairs[i] = NULL;
         }
     }
+    if (!st)
+        st = eval_groups_compare(r, err);
     return st ? st : eval_many_compare(r, err);
 }
 
@@ -428,7 +431,9 @@ void eval_run_free(eval_run *r)
     for (int m = 0; m < EVAL_MAX_MODELS; m++) {
         infq_decision_free(&r->decision[m]);
         infq_noise_free(r->noise[m]);
+        infq_mem_free(r->gaps[m]);
     }
+    infq_groups_free(&r->groups);
     infq_stopper_free(r->stopper);
     infq_schedule_free(r->schedule);
     infq_catalog_free(r->catalog);
@@ -443,6 +448,12 @@ static infq_status check_options(const eval_run *r, infq_err *err)
     for (int i = 0; i < r->n_tasks && r->o->sequential; i++)
         if (infq_task_kind_of(r->tasks[i].task) == INFQ_TASK_GENERATE)
             return infq_err_set(err, INFQ_E_USAGE, "--sequential scores likelihoods, %s generates", infq_task_name(r->tasks[i].task));
+    for (int i = 0; i < r->n_tasks && r->n_models > 1; i++) {
+        const infq_policy_task *listed = infq_policy_find(&r->policy, infq_task_name(r->tasks[i].task));
+        const char *metric = listed ? infq_policy_metric(&r->policy, listed) : NULL;
+        if (listed)
+            INFQ_TRY(infq_task_metric_check(r->tasks[i].task, metric ? metric : infq_task_metric(r->tasks[i].task), err));
+    }
     if (r->o->noise.n > 0 && r->n_models < 2)
         return infq_err_set(err, INFQ_E_USAGE, "--noise is for comparing models: give the original and another");
     return 0;

@@ -5,6 +5,7 @@
 #include "lib/base/json.h"
 #include "lib/eval/decide.h"
 #include "lib/eval/generate_task.h"
+#include "lib/eval/group.h"
 #include "lib/eval/kld.h"
 #include "lib/eval/ppl.h"
 #include "lib/eval/reference.h"
@@ -15,6 +16,7 @@
 #define EVAL_MAX_MODELS 16
 #define EVAL_MAX_TASKS 256
 #define EVAL_MAX_TEXTS 16
+#define EVAL_MAX_SUITES 16
 
 typedef struct {
     opt_list tasks, data, ppl, metrics, references, benches;
@@ -53,6 +55,7 @@ typedef struct {
     infq_items *items[EVAL_MAX_MODELS];
     int32_t first_ids[8];                   /* what the first item's input begins with */
     int n_first_ids;
+    int suite, entry;                       /* the suite that named it, from 1 (0: none), and its place there */
 } eval_task;
 
 /* What a model costs; NAN where nobody measured. */
@@ -82,6 +85,11 @@ typedef struct {
     eval_task tasks[EVAL_MAX_TASKS];
     eval_text texts[EVAL_MAX_TEXTS];
     infq_decision decision[EVAL_MAX_MODELS]; /* of model i against model 0 */
+    char suites[EVAL_MAX_SUITES][128];      /* that --tasks named */
+    int n_suites;
+    infq_groups groups;
+    infq_group_gap *gaps[EVAL_MAX_MODELS];  /* of model i against model 0; owned */
+    int n_gaps[EVAL_MAX_MODELS];
     infq_schedule *schedule;                /* of --sequential, with the rule that stopped */
     infq_stopper *stopper;
     eval_cost cost[EVAL_MAX_MODELS];
@@ -169,6 +177,12 @@ infq_status eval_many_json(const eval_run *r, infq_jw *w, infq_err *err);
 void eval_cost_json(const eval_cost *c, infq_jw *w);
 /* Mean of the metrics that decide, NAN without tasks. */
 double eval_mean_score(const eval_run *r, int m);
+
+/* cmd_eval_groups.c: groups and suites among the tasks, when all is scored; gaps on them, when all is decided; their lines and the JSON's "groups". */
+infq_status eval_groups_find(eval_run *r, infq_err *err);
+infq_status eval_groups_compare(eval_run *r, infq_err *err);
+infq_status eval_groups_text(const eval_run *r, infq_buf *to, infq_err *err);
+infq_status eval_groups_json(const eval_run *r, infq_jw *w, infq_err *err);
 
 /* cmd_eval_import.c */
 int cmd_eval_import(int argc, char **argv);

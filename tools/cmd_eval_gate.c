@@ -61,6 +61,9 @@ typedef struct {
     infq_distance distance;
     bool has_distance;
     infq_decision decision;
+    infq_groups groups;
+    infq_group_gap *gaps;
+    int n_gaps;
 } gate_run;
 
 static infq_status read_sides(gate_run *g, char **args, infq_err *err)
@@ -163,6 +166,37 @@ static infq_status read_distance(gate_run *g, infq_err *err)
     return 0;
 }
 
+/* Groups by the names of the tasks; suites are not known to stored items. */
+static infq_status find_groups(gate_run *g, infq_err *err)
+{
+    const infq_decision *d = &g->decision;
+    const infq_gate_task **by_task = NULL;
+    infq_group_task *t = NULL;
+    infq_catalog *c = NULL;
+    infq_status st;
+
+    if (d->n < 2)
+        return 0;
+    INFQ_TRY(infq_catalog_new(&c, err));
+    st = infq_mem_new((size_t)d->n, sizeof(*t), "groups", (void **)&t, err);
+    if (!st)
+        st = infq_mem_new((size_t)d->n, sizeof(*by_task), "groups", (void **)&by_task, err);
+    for (int i = 0; i < d->n && !st; i++) {
+        t[i] = (infq_group_task){ d->tasks[i].task, d->tasks[i].n, -1, -1 };
+        by_task[i] = &d->tasks[i];
+    }
+    if (!st)
+        st = infq_groups_find(c, t, d->n, NULL, 0, &g->groups, err);
+    if (!st)
+        st = infq_mem_new((size_t)g->groups.n + 1, sizeof(*g->gaps), "groups", (void **)&g->gaps, err);
+    for (int i = 0; i < g->groups.n && !st; i++)
+        g->n_gaps += infq_group_gap_of(&g->groups.g[i], by_task, &g->policy.gate, &g->gaps[g->n_gaps]);
+    infq_mem_free(by_task);
+    infq_mem_free(t);
+    infq_catalog_free(c);
+    return st;
+}
+
 static infq_status decide(gate_run *g, char **args, infq_err *err)
 {
     infq_decision_input in = { .policy = &g->policy, .paired_runs = g->o->paired, .sequential = g->o->sequential };
@@ -181,7 +215,8 @@ static infq_status decide(gate_run *g, char **args, infq_err *err)
     in.noise_a = g->noise_a;
     in.noise_b = g->noise_b;
     in.distance = g->has_distance ? &g->distance : NULL;
-    return infq_decide(&in, &g->decision, err);
+    INFQ_TRY(infq_decide(&in, &g->decision, err));
+    return find_groups(g, err);
 }
 
 static void report(const gate_run *g, char **args, infq_buf *doc)
@@ -190,7 +225,7 @@ static void report(const gate_run *g, char **args, infq_buf *doc)
     infq_verdict_view v = { .original = args[0], .compressed = args[1], .tasks = d->tasks, .suite = &d->suite, .policy = &g->policy,
                             .policy_path = g->o->policy, .policy_late = g->late,
                             .noise_source = g->noise_a ? g->noise_a->source : NULL, .stop = d->stopped ? &d->stop : NULL,
-                            .left_out = d->left_out, .n_left_out = d->n_left_out };
+                            .left_out = d->left_out, .n_left_out = d->n_left_out, .groups = g->gaps, .n_groups = g->n_gaps };
     infq_jw w = infq_jw_over(doc, 0);
 
     if (!g->o->json) {
@@ -235,6 +270,8 @@ static void gate_free(gate_run *g)
     infq_noise_free(g->noise_a);
     infq_noise_free(g->noise_b);
     infq_decision_free(&g->decision);
+    infq_groups_free(&g->groups);
+    infq_mem_free(g->gaps);
     infq_mem_free(g);
 }
 

@@ -294,6 +294,21 @@ static infq_status tell(const noise_run *x, infq_buf *to, infq_err *err)
     return infq_buf_status(to, err);
 }
 
+/* --force replaces records, never what the measurement reads. */
+static infq_status keep_inputs(const noise_run *x, const char *model, infq_err *err)
+{
+    const options *o = x->o;
+
+    if (!o->output)
+        return 0;
+    INFQ_TRY(cmd_keep_input(o->output, model, err));
+    for (int i = 0; i < x->r->n_tasks; i++)
+        INFQ_TRY(cmd_keep_input(o->output, infq_task_path(x->r->tasks[i].task), err));
+    for (int i = 0; i < o->tasks.n; i++) // manifests of one's own
+        INFQ_TRY(cmd_keep_input(o->output, o->tasks.v[i], err));
+    return o->text ? cmd_keep_input(o->output, o->text, err) : 0;
+}
+
 static infq_status run_all(noise_run *x, eval_options *eo, char **argv, infq_buf *doc, infq_err *err)
 {
     infq_backend *be = NULL;
@@ -311,6 +326,11 @@ static infq_status run_all(noise_run *x, eval_options *eo, char **argv, infq_buf
         return infq_err_set(err, INFQ_E_USAGE, "nothing to measure: give --tasks");
     if (x->r->n_texts > 0)
         return infq_err_set(err, INFQ_E_USAGE, "%s is a text; --text FILE measures the self-noise of the distribution", x->r->texts[0].name);
+    for (int i = 0; i < x->r->n_tasks; i++) {
+        const infq_task *t = x->r->tasks[i].task;
+        INFQ_TRY(infq_task_metric_check(t, x->o->metric ? x->o->metric : infq_task_metric(t), err));
+    }
+    INFQ_TRY(keep_inputs(x, argv[0], err));
     INFQ_TRY(infq_backend_open(x->o->backend, &be, err));
     eval_settings(be, x->o->bos, x->r->settings, sizeof(x->r->settings));
     st = measure(x, argv[0], be, err);

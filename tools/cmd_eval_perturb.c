@@ -171,6 +171,7 @@ static infq_status add_task(perturb_run *x, const infq_task *t, const variation 
     if (infq_task_kind_of(t) == INFQ_TASK_GENERATE)
         return infq_err_set(err, INFQ_E_UNSUPPORTED, "%s: generated answers are not perturbed", infq_task_name(t));
     if (first) {
+        INFQ_TRY(infq_task_metric_check(t, x->o->metric ? x->o->metric : infq_task_metric(t), err));
         p = &x->tasks[x->n_tasks++];
         snprintf(p->name, sizeof(p->name), "%s", infq_task_name(t));
     }

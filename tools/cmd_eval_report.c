@@ -17,7 +17,7 @@ infq_verdict_view eval_verdict_view(const eval_run *r, int m)
     return (infq_verdict_view){ .original = r->names[0], .compressed = r->names[m], .tasks = d->tasks, .suite = &d->suite,
                                 .policy = &r->policy, .policy_path = r->o->policy, .policy_late = r->policy_late,
                                 .noise_source = r->noise[0] ? r->noise[0]->source : NULL, .stop = d->stopped ? &d->stop : NULL,
-                                .left_out = d->left_out, .n_left_out = d->n_left_out };
+                                .left_out = d->left_out, .n_left_out = d->n_left_out, .groups = r->gaps[m], .n_groups = r->n_gaps[m] };
 }
 
 static int scores_of(const eval_task *t, int model, infq_score *sc, infq_err *err, infq_status *st)
@@ -50,6 +50,7 @@ static infq_status scores_text(const eval_run *r, infq_buf *to, infq_err *err)
             infq_buf_char(to, '\n');
         }
     }
+    INFQ_TRY(eval_groups_text(r, to, err));
     infq_buf_char(to, '\n');
     return 0;
 }
@@ -312,6 +313,8 @@ infq_status eval_report_json(const eval_run *r, infq_buf *to, infq_err *err)
     for (int i = 0; i < r->n_tasks; i++)
         INFQ_TRY(task_json(r, &r->tasks[i], &w, err));
     infq_jw_end_arr(&w);
+    if (r->groups.n > 0)
+        INFQ_TRY(eval_groups_json(r, &w, err));
     infq_jw_key(&w, "texts");
     infq_jw_arr(&w);
     for (int i = 0; i < r->n_texts; i++)

@@ -167,7 +167,7 @@ static infq_status each_named(const infq_catalog *c, const char *name, eval_mani
         return fn(ctx, m, err);
     for (int i = 0; i < infq_catalog_count(c); i++) {
         m = infq_catalog_get(c, i);
-        if (!m->group || strcmp(m->group, name) != 0)
+        if (!infq_manifest_in(m, name))
             continue;
         INFQ_TRY(fn(ctx, m, err));
         n++;
@@ -214,11 +214,19 @@ static infq_status add_named(eval_run *r, const char *name, const infq_data_dirs
 
 static infq_status add_suite(eval_run *r, const infq_suite *s, const infq_data_dirs *dirs, bool kld, infq_err *err)
 {
+    if (r->n_suites == EVAL_MAX_SUITES)
+        return infq_err_set(err, INFQ_E_USAGE, "more than %d suites", EVAL_MAX_SUITES);
+    snprintf(r->suites[r->n_suites++], sizeof(r->suites[0]), "%s", s->name);
     for (int i = 0; i < s->n_entries; i++) {
         const infq_suite_entry *e = &s->entries[i];
         entry_settings set = { e->limit, e->tokens, e->shots };
+        int before = r->n_tasks;
         if (add_named(r, e->task, dirs, &set, kld, err))
             return infq_err_in(err, "suite %s", s->name);
+        for (int k = before; k < r->n_tasks; k++) {
+            r->tasks[k].suite = r->n_suites;
+            r->tasks[k].entry = i;
+        }
     }
     return 0;
 }

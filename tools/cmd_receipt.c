@@ -59,6 +59,11 @@ static infq_status write_receipt(const options *o, const char *run, infq_err *er
     infq_status st;
 
     snprintf(path, sizeof(path), "%s/digests.json", run);
+    for (int i = 0; i < o->outputs.n; i++) {
+        INFQ_TRY(cmd_keep_input(o->outputs.v[i], path, err));
+        if (o->model && !infq_path_is_dir(o->model)) // a folder's own receipt lies in it
+            INFQ_TRY(cmd_keep_input(o->outputs.v[i], o->model, err));
+    }
     INFQ_TRY(infq_contents_open(path, &c, err));
     infq_buf_init(&text);
     st = infq_release_write(run, o->model, c, &text, err);

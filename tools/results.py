@@ -2,11 +2,13 @@
 """Measures the figures of docs/results.md by running the tools, and writes the page. Python's standard library only.
 
 usage: results.py [--only SECTION,...] [--model DIR] [--out FILE]     sections: quantize quality tasks speed big kill,
-       and of the evaluation (results_eval.py) operating verdicts noise diagnose resume recipes
+       of the calibrated methods (results_calibrated.py) prune, and of the evaluation (results_eval.py) operating verdicts noise diagnose
+       resume recipes lmeval
 Each section's figures are kept in build/results/SECTION.json; the page is made from what is there, so one section can be repeated.
 """
 import argparse, hashlib, json, os, random, shutil, signal, struct, subprocess, sys, time
 
+import results_calibrated
 import results_eval
 from results_common import B, ROOT, SHARED, keep, load, run, tool
 
@@ -255,6 +257,7 @@ def page(a):
     if d:
         o += ['## Killed while quantizing', '', 'SIGKILL at %d random moments: %d runs had already finished, %d incomplete folders were seen under the final name; the run after '
               'the last kill gave %s bytes. Commit %s, %s.' % (d['kills'], d['finished_before_kill'], d['incomplete_seen'], 'the same' if d['same_bytes'] else 'OTHER', d['commit'], d['at']), '']
+    o += results_calibrated.page()
     o += results_eval.page()
     open(a.out, 'w').write('\n'.join(o))
     print('wrote', a.out)
@@ -263,7 +266,7 @@ def page(a):
 def main():
     os.makedirs(B + '/results/out', exist_ok=True)
     p = argparse.ArgumentParser()
-    p.add_argument('--only', default=','.join(['quantize', 'quality', 'tasks', 'speed', 'big', 'kill'] + list(results_eval.MEASURE)))
+    p.add_argument('--only', default=','.join(['quantize', 'quality', 'tasks', 'speed', 'big', 'kill'] + list(results_calibrated.MEASURE) + list(results_eval.MEASURE)))
     p.add_argument('--model', default=B + '/models/smollm2-135m')
     p.add_argument('--text', default=SHARED + '/data/wikitext-2/wiki.test.raw')
     p.add_argument('--tokens', type=int, default=32768)
@@ -273,7 +276,7 @@ def main():
         a.text += '.gz'
     for s in a.only.split(','):
         if s:
-            (results_eval.MEASURE.get(s) or globals()[s])(a)
+            (results_eval.MEASURE.get(s) or results_calibrated.MEASURE.get(s) or globals()[s])(a)
     page(a)
 
 

@@ -1,5 +1,6 @@
-"""Sections of results.py on evaluation and the gate: how often the gate is wrong, verdicts on SmolLM2, noise, diagnosis, resuming, recipes."""
-import json, os, random, shutil, signal, subprocess, time
+"""Sections of results.py on evaluation and the gate: how often the gate is wrong, verdicts on SmolLM2, noise, diagnosis, resuming, recipes, and
+the same items through the reference harness."""
+import json, os, random, shutil, signal, statistics, subprocess, sys, time
 
 from results_common import B, ROOT, SHARED, keep, load, made, run, tool
 
@@ -188,8 +189,37 @@ def recipes_page(d):
     return o
 
 
-MEASURE = dict(operating=operating, noise=noise, verdicts=verdicts, diagnose=diagnose, resume=resume, recipes=recipes)
-PAGE = dict(operating=operating_page, noise=noise_page, verdicts=verdicts_page, diagnose=diagnose_page, resume=resume_page, recipes=recipes_page)
+def lmeval(a):
+    """beside lm-evaluation-harness; left out without an interpreter (PYTHON) that has it"""
+    out = B + '/results/lmeval-run.json'
+    p = subprocess.run([sys.executable, ROOT + '/tools/bench_lm_eval.py', '--model', a.model, '--json', out])
+    if p.returncode == 0:
+        keep('lmeval', json.load(open(out)))
+
+
+def lmeval_page(d):
+    o = ['## Beside lm-evaluation-harness', '', '`tools/bench_lm_eval.py`: HellaSwag (%d items) and ten BLiMP paradigms (%d items each) of the same files, by %s on the CPU and by '
+         '`infeval`, in turn. Whole processes; the harness with the batch size that was fastest on a tenth of the items. %s' % (
+             d['hellaswag'], d['blimp'], d['versions'], made(d)), '',
+         '| harness in | its batch (others: seconds of the tenth) | round | items/s: harness, infeval, ratio | without start-up | start-up s | peak MB | memory ratio | '
+         'scores differ | ll differ | picks differ |', '| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |']
+    for r in d['rows']:
+        tried = ', '.join('%s: %.0f' % t for t in r['tried'].items())
+        for i, x in enumerate(r['rounds']):
+            t, m, g = x['theirs'], x['ours'], x['agreement']
+            o.append('| %s | %s (%s) | %d | %.2f, %.2f, **%.2f** | %.2f, %.2f, %.2f | %.1f, %.1f | %.0f, %.0f | %.2f | %.4f | %.1e | %d of %d |' % (
+                r['dtype'], r['batch'], tried, i + 1, t['rate'], m['rate'], x['ratio'], t['warm'], m['warm'], x['ratio_warm'], t['start'], m['start'],
+                t['peak'] / 1e6, m['peak'] / 1e6, x['memory'], g['score'], g['ll'], g['picks'], g['items']))
+    o += ['', 'Median ratios: ' + '; '.join('%s %.2f x items per second (%.2f x without start-up), %.2f of the memory' % (
+        r['dtype'], *(statistics.median(x[k] for x in r['rounds']) for k in ('ratio', 'ratio_warm', 'memory'))) for r in d['rows']) +
+        '. infeval reads the BF16 weights and computes in float32; the harness in bfloat16 also rounds its log-softmax, hence its other scores.', '']
+    return o
+
+
+MEASURE = dict(operating=operating, noise=noise, verdicts=verdicts, diagnose=diagnose, resume=resume, recipes=recipes,
+               lmeval=lmeval)
+PAGE = dict(operating=operating_page, noise=noise_page, verdicts=verdicts_page, diagnose=diagnose_page, resume=resume_page, recipes=recipes_page,
+            lmeval=lmeval_page)
 
 
 def page():

@@ -1,6 +1,7 @@
 #include "lib/base/cpu.h"
 
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,35 +43,41 @@ static infq_cpu_level detect(void)
 }
 #endif
 
-// The CPU feature word: -1 until asked. Racing first calls store the same value.
-static int level_max = -1, level_now = -1;
+// The CPU feature word: -1 until asked. First calls of several threads store the same value.
+static atomic_int level_max = -1, level_now = -1;
 
 infq_cpu_level infq_cpu_level_max(void)
 {
-    if (level_max < 0)
-        level_max = (int)detect();
-    return (infq_cpu_level)level_max;
+    int level = atomic_load_explicit(&level_max, memory_order_relaxed);
+
+    if (level < 0) {
+        level = (int)detect();
+        atomic_store_explicit(&level_max, level, memory_order_relaxed);
+    }
+    return (infq_cpu_level)level;
 }
 
 infq_cpu_level infq_cpu_level_get(void)
 {
-    if (level_now < 0) {
-        const char *want = getenv("INFQ_CPU");
-        int level = (int)infq_cpu_level_max();
+    int now = atomic_load_explicit(&level_now, memory_order_relaxed);
 
-        for (int i = 0; want && i < level; i++)
+    if (now < 0) {
+        const char *want = getenv("INFQ_CPU");
+
+        now = (int)infq_cpu_level_max();
+        for (int i = 0; want && i < now; i++)
             if (strcmp(want, level_names[i]) == 0)
-                level = i;
-        level_now = level;
+                now = i;
+        atomic_store_explicit(&level_now, now, memory_order_relaxed);
     }
-    return (infq_cpu_level)level_now;
+    return (infq_cpu_level)now;
 }
 
 infq_status infq_cpu_level_set(infq_cpu_level level, infq_err *err)
 {
     if (level > infq_cpu_level_max())
         return infq_err_set(err, INFQ_E_USAGE, "this processor has no %s", infq_cpu_level_name(level));
-    level_now = (int)level;
+    atomic_store_explicit(&level_now, (int)level, memory_order_relaxed);
     return INFQ_E_OK;
 }
 

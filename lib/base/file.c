@@ -132,6 +132,21 @@ bool infq_path_is_same(const char *a, const char *b)
     return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
+infq_status infq_path_is_inside(const char *path, const char *dir, bool *yes, infq_err *err)
+{
+    char *a = realpath(path, NULL), *b = realpath(dir, NULL);
+    size_t n = b ? strlen(b) : 0;
+    infq_status st = 0;
+
+    if (!a || !b)
+        st = infq_err_set(err, INFQ_E_IO, "%s: %s", a ? dir : path, strerror(errno));
+    else
+        *yes = strncmp(a, b, n) == 0 && (a[n] == '/' || (n > 0 && b[n - 1] == '/'));
+    free(a); // what realpath made
+    free(b);
+    return st;
+}
+
 infq_status infq_path_join(const char *dir, const char *name, char **out, infq_err *err)
 {
     size_t n = strlen(dir), m = strlen(name), total;

@@ -21,6 +21,8 @@ bool infq_path_exists(const char *path);
 bool infq_path_is_dir(const char *path);
 /* Both are there, and are one file or folder. */
 bool infq_path_is_same(const char *a, const char *b);
+/* path, which is there, lies below the folder dir, links followed. */
+infq_status infq_path_is_inside(const char *path, const char *dir, bool *yes, infq_err *err);
 /* dir + "/" + name into a new string (infq_mem_free). */
 infq_status infq_path_join(const char *dir, const char *name, char **out, infq_err *err);
 const char *infq_path_base(const char *path);  /* borrowed; after the last slash (trailing ones ignored) */

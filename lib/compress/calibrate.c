@@ -12,6 +12,7 @@
 #include "lib/compress/quantize_int.h"
 
 #define ROW_BYTES ((int64_t)8 << 20) /* floats of a matrix that a method sees at a time */
+#define PRUNE_GROUP 16 /* columns that stay together in the order of sparse feedback without a pattern */
 
 typedef struct {
     int64_t n;          /* columns */
@@ -130,6 +131,7 @@ static infq_status run_windows(calibration *c, bool keep, infq_err *err)
 // Importance and, for methods that ask, the factor; a second moment that cannot be factored leaves weighted rounding.
 static infq_status finish_site(calibration *c, infq_site which, int64_t group_cols, infq_err *err)
 {
+    const infq_sparsity *sparse = &c->p->o.sparsity;
     site_stats *s = &c->site[which];
     double mean = 0.0;
     infq_status st;
@@ -140,8 +142,10 @@ static infq_status finish_site(calibration *c, infq_site which, int64_t group_co
         s->weight[i] = mean > 0.0 ? (float)(s->sq[i] / mean) : 1.0f;
     if (!s->h)
         return INFQ_E_OK;
-    st = infq_factor_make(s->h, s->n, c->p->o.damping, c->p->o.sparsity.fraction > 0.0 ? INFQ_ORDER_NATURAL : INFQ_ORDER_ACT, group_cols,
-                          &s->factor, err);
+    // Columns of a pattern stay together; without one, groups of 16 by energy did best (docs/methods/prune.md).
+    if (sparse->fraction > 0.0)
+        group_cols = sparse->m ? sparse->m : PRUNE_GROUP;
+    st = infq_factor_make(s->h, s->n, c->p->o.damping, sparse->fraction > 0.0 ? INFQ_ORDER_GROUP : INFQ_ORDER_ACT, group_cols, &s->factor, err);
     if (st == INFQ_E_NUMERIC) {
         infq_warn(c->log, "layer %lld, %s: %s; no error feedback", (long long)c->layer, infq_site_name(which),
                   err->msg);

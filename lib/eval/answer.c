@@ -162,6 +162,26 @@ const char *infq_answers_name(int i)
     return rules[i].name;
 }
 
+const char *infq_answers_metric(const char *name, int k)
+{
+    static const char *const instructions[] = { "prompt_strict", "inst_strict", "prompt_loose", "inst_loose", "truncated", "length", NULL };
+    const char *extracted[6] = { NULL };
+    int row = 0, n = 0;
+
+    while (row < N_RULES && strcmp(rules[row].name, name) != 0)
+        row++;
+    if (row == N_RULES || k < 0 || k > 6)
+        return NULL;
+    if (rules[row].judge == judge_instructions)
+        return instructions[k];
+    for (int i = 0; i < 2 && rules[row].x[i].metric; i++)
+        extracted[n++] = rules[row].x[i].metric;
+    extracted[n++] = rules[row].judge == judge_extracted ? "invalid" : "empty";
+    extracted[n++] = "truncated";
+    extracted[n++] = "length";
+    return k < n ? extracted[k] : NULL;
+}
+
 bool infq_answers_judges(const char *name)
 {
     for (int i = 0; i < N_RULES; i++)

@@ -35,6 +35,8 @@ infq_status infq_answers_open(const char *name, const infq_answer_regex *regex, 
 void infq_answers_close(infq_answers *a);
 /* Whether the row judges here; code and judge do not. */
 bool infq_answers_judges(const char *name);
+/* Metric k of the row's items, those of extraction or instructions first; NULL behind the last. */
+const char *infq_answers_metric(const char *name, int k);
 int infq_answers_count(void);
 const char *infq_answers_name(int i);
 

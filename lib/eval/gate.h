@@ -98,6 +98,10 @@ infq_status infq_gate_pair(const infq_pair *p, const infq_noise *noise_a, const 
 /* Verdict of a task anew from t2, band and guards. */
 void infq_gate_conclude(infq_gate_task *t, const infq_gate_options *o);
 
+/* Variance of a task's mean difference. A task without one change has none by the formula; its score variance at the margin stands in, so
+ * that few items without change do not count as certainty. */
+double infq_gate_task_var(const infq_gate_task *t, const infq_gate_options *o);
+
 /* Why the suite's verdict is what it is: the first of these that holds. */
 typedef enum {
     INFQ_GATE_T1,        /* decides by T1: fail, or undecided */

@@ -7,7 +7,7 @@
 #include "lib/base/par.h"
 #include "lib/backend/softmax.h"
 
-#define CHUNK_ROWS 128       /* rows of logits held at once */
+#define CHUNK_ROWS 64        /* rows of logits held at once */
 #define KEEP_FROM 64         /* tokens that keeping a beginning for the next batch must save in this one */
 #define EXTEND_FROM 32       /* tokens by which a kept beginning must grow to be computed anew */
 #define SHARE_FROM 2         /* tokens of a beginning that some queries share */
@@ -92,7 +92,7 @@ typedef struct {
 
 infq_likelihood_options infq_likelihood_options_default(void)
 {
-    return (infq_likelihood_options){.share = true, .cache_bytes = (size_t)256 << 20};
+    return (infq_likelihood_options){.share = true, .cache_bytes = (size_t)64 << 20};
 }
 
 infq_status infq_likelihood_new(infq_model *m, const infq_likelihood_options *o, infq_likelihood **out, infq_err *err)
@@ -142,16 +142,16 @@ infq_likelihood_count infq_likelihood_count_get(const infq_likelihood *l)
     return l->count;
 }
 
-int64_t infq_likelihood_pages(const infq_likelihood *l, int64_t n_tokens)
+size_t infq_likelihood_shared_bytes(const infq_likelihood *l, int64_t n_shared)
 {
-    size_t one = infq_model_kv_bytes(infq_model_config(l->m), 1);
-
-    return (int64_t)(infq_model_kv_bytes(infq_model_config(l->m), n_tokens) / one);
+    return infq_model_kv_bytes(infq_model_config(l->m), n_shared);
 }
 
-int64_t infq_likelihood_page_room(const infq_likelihood *l)
+size_t infq_likelihood_own_bytes(const infq_likelihood *l, int64_t n_own)
 {
-    return (int64_t)(l->o.cache_bytes / infq_model_kv_bytes(infq_model_config(l->m), 1));
+    size_t whole = infq_model_kv_bytes(infq_model_config(l->m), n_own);
+
+    return n_own > INFQ_BRIEF_TOKENS ? whole : whole / (size_t)infq_model_config(l->m)->n_layers;
 }
 
 static int64_t common(const int32_t *a, int64_t n_a, const int32_t *b, int64_t n_b)
@@ -239,23 +239,20 @@ static void build(batch *b, int64_t lo, int64_t hi, int64_t start, int64_t paren
     }
 }
 
-/* Sequences of a level's nodes: new, a copy of the parent's, or that itself for its last child. */
+/* Sequences of a level's nodes behind the parent's, or what is kept: brief ones where nobody goes on from them. */
 static infq_status open_seqs(batch *b, int level)
 {
     for (int64_t i = 0; i < b->n_nodes; i++) {
-        node *d = &b->nodes[i], *p = d->parent >= 0 ? &b->nodes[d->parent] : NULL;
+        node *d = &b->nodes[i];
+        const infq_seq *before = d->parent >= 0 ? b->nodes[d->parent].seq : b->base > 0 ? b->l->kept : NULL;
         if (d->level != level)
             continue;
-        if (p && --p->n_children == 0) {
-            d->seq = p->seq;
-            p->seq = NULL;
-        } else if (p) {
-            INFQ_TRY(infq_seq_fork(p->seq, d->start, &d->seq, b->err));
-        } else if (b->base > 0) {
-            INFQ_TRY(infq_seq_fork(b->l->kept, b->base, &d->seq, b->err));
-        } else {
+        if (d->n_children == 0 && d->end - d->start <= INFQ_BRIEF_TOKENS)
+            INFQ_TRY(infq_seq_brief(b->l->m, before, d->start, &d->seq, b->err));
+        else if (before)
+            INFQ_TRY(infq_seq_fork(before, d->start, &d->seq, b->err));
+        else
             INFQ_TRY(infq_seq_new(b->l->m, &d->seq, b->err));
-        }
     }
     return 0;
 }

@@ -31,7 +31,7 @@ typedef struct {
     bool share;            /* compute common beginnings once */
     size_t cache_bytes;    /* aim for the KV cache of a batch; a single query may need more */
 } infq_likelihood_options;
-infq_likelihood_options infq_likelihood_options_default(void); /* share, 256 MB */
+infq_likelihood_options infq_likelihood_options_default(void); /* share, 64 MB */
 
 typedef struct infq_likelihood infq_likelihood;
 infq_status infq_likelihood_new(infq_model *m, const infq_likelihood_options *o, infq_likelihood **out, infq_err *err);
@@ -46,9 +46,10 @@ typedef struct {
     int stage;
 } infq_likelihood_bad;
 infq_likelihood_bad infq_likelihood_bad_get(const infq_likelihood *l);
-/* Cache pages that n tokens in a batch will hold at least, and how many the batch may have: for whoever fills batches. */
-int64_t infq_likelihood_pages(const infq_likelihood *l, int64_t n_tokens);
-int64_t infq_likelihood_page_room(const infq_likelihood *l);
+/* Bytes of cache that queries take in a batch which begin with n_shared tokens in common, each going on with about n_own: for whoever fills
+ * batches. The beginning is counted once for all, what goes on for one query. */
+size_t infq_likelihood_shared_bytes(const infq_likelihood *l, int64_t n_shared);
+size_t infq_likelihood_own_bytes(const infq_likelihood *l, int64_t n_own);
 /* Since new: tokens that were asked to be fed, and that went through the model. */
 typedef struct {
     int64_t asked, computed;

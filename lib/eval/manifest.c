@@ -17,6 +17,7 @@ static const char *const kind_names[] = {"choice", "target", "text", "generate",
 static const char *const clean_names[] = {"none", "wikihow", NULL};
 static const char *const pick_names[] = {"first", "last", NULL};
 static const char *const order_names[] = {"first", "random", NULL};
+static const char *const mean_names[] = {"none", "items", "tasks", NULL};
 static const char *const form_names[] = {"plain", "lines", "wiki", NULL};
 
 struct infq_catalog {
@@ -43,6 +44,8 @@ static const infq_yaml_field head_fields[] = {
     {"kind", INFQ_YAML_ENUM, true, T(kind), 0, 0, kind_names},
     {"about", INFQ_YAML_STR, true, M(about), 0, 0, NULL},
     {"group", INFQ_YAML_STR, false, M(group), 0, 0, NULL},
+    {"subgroup", INFQ_YAML_STR, false, M(subgroup), 0, 0, NULL},
+    {"mean", INFQ_YAML_ENUM, false, M(mean), 0, 0, mean_names},
     {"language", INFQ_YAML_STR, false, M(language), 0, 0, NULL},
     {"source", INFQ_YAML_STR, false, M(source), 0, 0, NULL},
     {"home", INFQ_YAML_STR, false, M(home), 0, 0, NULL},
@@ -373,6 +376,10 @@ static infq_status read_task(infq_manifest *m, const cJSON *vars, infq_err *err)
     INFQ_TRY(check_name(m->yaml, infq_json_get(root, "name"), err));
     if (m->group)
         INFQ_TRY(check_name(m->yaml, infq_json_get(root, "group"), err));
+    if (m->subgroup)
+        INFQ_TRY(check_name(m->yaml, infq_json_get(root, "subgroup"), err));
+    if (m->mean != INFQ_MEAN_NONE && !m->group)
+        return infq_yaml_err(m->yaml, root, err, "mean is of a group, which is missing");
     if (!h.t.files || h.t.tasks)
         return infq_yaml_err(m->yaml, root, err, h.t.tasks ? "tasks belongs to kind suite" : "files is missing");
     if (h.t.prompt) {
@@ -602,13 +609,23 @@ const infq_suite *infq_catalog_suite_find(const infq_catalog *c, const char *nam
     return NULL;
 }
 
+const char *infq_manifest_name(const infq_manifest *m, int k)
+{
+    return k == 0 ? m->name : k == 1 ? m->group : m->subgroup;
+}
+
+bool infq_manifest_in(const infq_manifest *m, const char *group)
+{
+    return (m->group && strcmp(m->group, group) == 0) || (m->subgroup && strcmp(m->subgroup, group) == 0);
+}
+
 const char *infq_catalog_nearest(const infq_catalog *c, const char *name)
 {
     const char *best = NULL, *words[2];
 
-    for (int i = 0; i < c->n_suites + 2 * c->n_tasks; i++) {
-        const infq_manifest *m = i < c->n_suites ? NULL : c->tasks[(i - c->n_suites) / 2];
-        const char *word = !m ? c->suites[i]->name : (i - c->n_suites) % 2 ? m->group : m->name;
+    for (int i = 0; i < c->n_suites + 3 * c->n_tasks; i++) {
+        const infq_manifest *m = i < c->n_suites ? NULL : c->tasks[(i - c->n_suites) / 3];
+        const char *word = !m ? c->suites[i]->name : infq_manifest_name(m, (i - c->n_suites) % 3);
         if (!word)
             continue;
         words[0] = best ? best : word;

@@ -16,6 +16,9 @@ typedef enum {
 } infq_task_kind;
 extern const char *const infq_task_kind_names[]; /* by kind, NULL at the end */
 
+/* What the score of a group (and subgroup) is: nothing, the mean over all its items ("items"), the mean of its tasks' scores ("tasks"). */
+typedef enum { INFQ_MEAN_NONE, INFQ_MEAN_ITEMS, INFQ_MEAN_TASKS } infq_mean;
+
 /* Templates (lib/io/prompt.h) and rules that turn a row into requests. NULL: not given. Borrowed from the manifest. */
 typedef struct {
     const char *description;   /* in front of everything, with its own blank lines */
@@ -86,9 +89,10 @@ typedef struct {
 
 typedef struct {
     infq_yaml *yaml;           /* owner of all texts */
-    const char *name, *group, *about, *language, *source, *home, *licence, *metric, *split;
+    const char *name, *group, *subgroup, *about, *language, *source, *home, *licence, *metric, *split;
     const char *called;        /* template of the name when a user's own file is read by this manifest, or NULL */
     infq_task_kind kind;
+    int mean;                  /* infq_mean: how the group's score is made from its tasks' */
     infq_task_prompt prompt;
     infq_task_fewshot fewshot;
     infq_task_generate generate;
@@ -129,6 +133,10 @@ const infq_suite *infq_catalog_suite_find(const infq_catalog *c, const char *nam
 /* Nearest name of a task, group or suite, or NULL. */
 const char *infq_catalog_nearest(const infq_catalog *c, const char *name);
 
+/* k = 0, 1, 2: name, group, subgroup; NULL where there is none. */
+const char *infq_manifest_name(const infq_manifest *m, int k);
+/* Belongs to a group or subgroup of that name. */
+bool infq_manifest_in(const infq_manifest *m, const char *group);
 const infq_task_split *infq_manifest_split(const infq_manifest *m, const char *name); /* NULL if absent */
 /* The prompt with the keys that a file replaces. FORMAT as above. */
 infq_status infq_manifest_prompt(const infq_manifest *m, const infq_task_file *f, infq_task_prompt *out, infq_err *err);

@@ -21,7 +21,7 @@ infq_score_options infq_score_options_default(void)
 typedef struct {
     infq_score_input in;
     int64_t n_tokens;        /* fed if the choices' common beginning is computed once */
-    int64_t n_pages;         /* of cache, at least */
+    size_t cache;            /* bytes, about */
 } unit;
 
 typedef struct {
@@ -31,6 +31,7 @@ typedef struct {
     const infq_task *task;
     infq_likelihood *engine;
     int64_t limit;           /* longest input */
+    size_t cache_bytes;      /* of a batch */
     int64_t total;
     infq_arena *arena;       /* of the batch */
 } scorer;
@@ -45,7 +46,9 @@ static infq_status prepare(const scorer *s, const infq_doc *d, unit *u, infq_err
         while (before && shared + 1 < q->n && shared + 1 < before->n && q->ids[shared] == before->ids[shared])
             shared++;
         u->n_tokens += q->n - 1 - shared;
-        u->n_pages += infq_likelihood_pages(s->engine, q->n - shared);
+        u->cache += infq_likelihood_own_bytes(s->engine, q->n - shared);
+        if (i == 1)
+            u->cache += infq_likelihood_shared_bytes(s->engine, shared);
     }
     return 0;
 }
@@ -58,15 +61,16 @@ static int64_t doc_at(const scorer *s, int64_t i)
 /* Encodes items from `at` until the batch is full: by items, tokens, cache. At least one. */
 static infq_status fill_batch(const scorer *s, int64_t at, unit *units, int64_t cap, int64_t *n, infq_err *err)
 {
-    int64_t tokens = 0, pages = 0, room = s->o->batch > 0 ? MAX_TOKENS : AUTO_TOKENS, page_room = infq_likelihood_page_room(s->engine);
+    int64_t tokens = 0, room = s->o->batch > 0 ? MAX_TOKENS : AUTO_TOKENS;
+    size_t cache = 0;
 
-    for (*n = 0; *n < cap && at + *n < s->total && (*n == 0 || (tokens < room && pages < page_room)); ++*n) {
+    for (*n = 0; *n < cap && at + *n < s->total && (*n == 0 || (tokens < room && cache < s->cache_bytes)); ++*n) {
         int64_t doc = doc_at(s, at + *n);
         infq_status st = prepare(s, infq_task_get(s->task, doc), &units[*n], err);
         if (st)
             return infq_err_in(err, "item %lld", (long long)doc);
         tokens += units[*n].n_tokens;
-        pages += units[*n].n_pages;
+        cache += units[*n].cache;
     }
     return 0;
 }
@@ -167,6 +171,7 @@ infq_status infq_score_task(infq_model *m, const infq_tokenizer *tok, const infq
     lo.share = !o->no_sharing;
     if (infq_model_weight_bytes(m) / CACHE_SHARE > lo.cache_bytes)
         lo.cache_bytes = infq_model_weight_bytes(m) / CACHE_SHARE;
+    s.cache_bytes = lo.cache_bytes;
     st = infq_score_check_earlier(task, s.total, o->order, items, err);
     if (!st)
         st = infq_arena_new((size_t)1 << 18, &s.arena, err);

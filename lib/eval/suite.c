@@ -13,9 +13,7 @@ static double square(double x)
     return x * x;
 }
 
-/* Variance of a task's mean difference. A task without one change has none by the formula; its score variance at the margin stands in, so
- * that few items without change do not count as certainty. */
-static double task_var(const infq_gate_task *t, const infq_gate_options *o)
+double infq_gate_task_var(const infq_gate_task *t, const infq_gate_options *o)
 {
     if (t->binary && t->b + t->c == 0)
         return infq_tango_var(0, 0, t->n, -o->margin);
@@ -52,7 +50,7 @@ static void test_items(const infq_gate_task *t, const double *w, const infq_gate
     infq_tost r;
 
     for (int i = 0; i < s->n_tasks; i++) {
-        double v = square(w[i]) * task_var(&t[i], o);
+        double v = square(w[i]) * infq_gate_task_var(&t[i], o);
         s->n += t[i].n;
         s->b += t[i].b;
         s->c += t[i].c;

@@ -15,7 +15,7 @@ struct infq_task {
     infq_task_kind kind;
     int64_t shots;
     infq_task_generation generation;
-    char name[128], group[128], metric[24], digest[65];
+    char name[128], metric[24], digest[65], path[1024];
 };
 
 infq_task_options infq_task_options_default(void)
@@ -201,6 +201,7 @@ infq_status infq_task_fill(infq_task *t, row_source *s, task_examples *x, const 
     item_job j = {.t = t, .x = x, .o = o};
     infq_status st = begin_digest(t, &j.hash, err);
 
+    memcpy(t->path, s->path, sizeof(t->path));
     if (!st)
         st = infq_arena_new((size_t)1 << 18, &j.spare, err);
     if (!st)
@@ -304,7 +305,6 @@ infq_status infq_task_open_manifest(const infq_manifest *m, const infq_data_dirs
 
     INFQ_TRY(infq_task_new(m, o, &t, err));
     snprintf(t->name, sizeof(t->name), "%s", m->name);
-    snprintf(t->group, sizeof(t->group), "%s", m->group ? m->group : "");
     st = infq_examples_open(&x, m, dirs, o, t->shots, err);
     if (!st) {
         st = infq_with_split(m, m->split, dirs, load_items, &(task_job){t, &x, m, o}, err);
@@ -344,6 +344,37 @@ const char *infq_task_digest(const infq_task *t)
 infq_task_kind infq_task_kind_of(const infq_task *t)
 {
     return t->kind;
+}
+
+const char *infq_task_path(const infq_task *t)
+{
+    return t->path;
+}
+
+const char *infq_task_metric_get(const infq_task *t, int k)
+{
+    static const char *const of_choice[] = {"acc", "acc_norm", "acc_bytes", "mc2"}, *const of_target[] = {"acc", "ll"};
+
+    if (t->kind == INFQ_TASK_GENERATE)
+        return infq_answers_metric(t->generation.extract, k);
+    if (t->kind == INFQ_TASK_CHOICE)
+        return k >= 0 && k < (t->docs[0].truth ? 4 : 3) ? of_choice[k] : NULL;
+    return k >= 0 && k < 2 ? of_target[k] : NULL;
+}
+
+infq_status infq_task_metric_check(const infq_task *t, const char *metric, infq_err *err)
+{
+    char known[160] = "";
+    size_t n = 0;
+
+    for (int k = 0; infq_task_metric_get(t, k); k++) {
+        const char *name = infq_task_metric_get(t, k);
+        if (strcmp(name, metric) == 0)
+            return 0;
+        if (n + strlen(name) + 3 < sizeof(known))
+            n += (size_t)snprintf(known + n, sizeof(known) - n, "%s%s", k ? ", " : "", name);
+    }
+    return infq_err_set(err, INFQ_E_USAGE, "%.60s has no metric %.30s: %s", t->name, metric, known);
 }
 
 const char *infq_task_metric(const infq_task *t)

@@ -70,6 +70,11 @@ const char *infq_task_name(const infq_task *t);    /* "hellaswag", "blimp_adjunc
 const char *infq_task_digest(const infq_task *t);  /* SHA-256 of kind and of all that is asked, whatever the limit: texts, lengths, answers */
 infq_task_kind infq_task_kind_of(const infq_task *t);
 const char *infq_task_metric(const infq_task *t);  /* the one that decides: "acc", "acc_norm", "mc2" ... */
+/* Metric k that the task's items will have; NULL behind the last. */
+const char *infq_task_metric_get(const infq_task *t, int k);
+/* USAGE, with those there are, when the task's items will have no such metric. */
+infq_status infq_task_metric_check(const infq_task *t, const char *metric, infq_err *err);
+const char *infq_task_path(const infq_task *t);    /* the data file that was read */
 const infq_task_generation *infq_task_generation_of(const infq_task *t); /* NULL unless GENERATE */
 /* The target of a TARGET or GENERATE item, its delimiter left out. */
 const char *infq_doc_target(const infq_doc *d);

@@ -85,6 +85,8 @@ static infq_status check_segments(infq_model *m, const infq_segment *segs, int64
         if (g->n_tokens < 0 || g->n_last < 0 || g->n_last > g->n_tokens)
             return infq_err_set(err, INFQ_E_USAGE, "hidden states of %lld of %lld tokens are asked for",
                                 (long long)g->n_last, (long long)g->n_tokens);
+        if (g->seq->brief && (g->seq->spent || g->n_tokens > INFQ_BRIEF_TOKENS))
+            return infq_err_set(err, INFQ_E_USAGE, "a brief sequence has one pass, of at most %d tokens", INFQ_BRIEF_TOKENS);
         if (g->n_tokens > m->max_context - g->seq->len)
             return infq_err_set(err, INFQ_E_UNSUPPORTED, "%lld tokens behind %lld exceed the context of %lld",
                                 (long long)g->n_tokens, (long long)g->seq->len, (long long)m->max_context);
@@ -240,6 +242,7 @@ static infq_status attend(const chunk *c, int64_t layer, const qkv_view *x, cons
                               .n_kv_heads = cfg->n_kv_heads, .head_dim = cfg->head_dim, .q_stride = x->q_stride,
                               .y_stride = y_stride, .window = cfg->window[layer], .scale = (float)scale };
 
+    INFQ_TRY(infq_seq_enter_layer(s, layer, err));
     INFQ_TRY(m->be->ops.kv_store(m->be->state, &st, err));
     st.x = x->v + p->row0 * x->kv_stride;
     st.pages = v_pages;
@@ -343,6 +346,8 @@ static void next_chunk(chunk *k, const infq_segment *segs, int64_t n_segs, cut *
         int64_t room = INFQ_CHUNK - k->n, n = g->n_tokens - at->done < room ? g->n_tokens - at->done : room;
         int64_t end = at->done + n, first = g->n_tokens - g->n_last;
 
+        if (g->seq->brief && n < g->n_tokens)
+            break; // whole in the next one
         if (n > 0) {
             infq_piece *p = &m->piece[k->n_pieces++];
             *p = (infq_piece){ .seq = g->seq, .row0 = k->n, .n = n, .pos0 = g->seq->len + at->done, .hidden = at->hidden };
@@ -383,8 +388,10 @@ static infq_status run_batch(infq_model *m, const infq_segment *segs, int64_t n_
         INFQ_TRY(run_chunk(&k, err));
         k.x = k.x ? k.x + k.n * m->c.hidden : NULL;
     }
-    for (int64_t i = 0; i < n_segs; i++)
+    for (int64_t i = 0; i < n_segs; i++) {
         segs[i].seq->len += segs[i].n_tokens;
+        segs[i].seq->spent = segs[i].seq->brief;
+    }
     return INFQ_E_OK;
 }
 

@@ -276,10 +276,9 @@ void infq_model_close(infq_model *m)
         ops->free(state, m->params[i].gain);
         ops->free(state, m->params[i].bias);
     }
-    INFQ_BUG_ON(m->n_free != m->n_pages); // sequences are freed before their model
-    for (int64_t i = 0; i < m->n_free; i++)
-        ops->free(state, m->free_pages[i]);
-    infq_mem_free(m->free_pages);
+    infq_page_pool_end(m, &m->pages);
+    infq_page_pool_end(m, &m->layer_pages);
+    infq_mem_free(m->host_page);
     ops->free(state, m->work.x);
     ops->free(state, m->work.h);
     ops->free(state, m->work.qkv);

@@ -52,6 +52,12 @@ int64_t infq_seq_len(const infq_seq *s);
 void infq_seq_truncate(infq_seq *s, int64_t len);
 /* A new sequence holding a copy of the first len positions of s (shared prefixes). */
 infq_status infq_seq_fork(const infq_seq *s, int64_t len, infq_seq **out, infq_err *err);
+/* A sequence for one pass behind the first len positions of base (NULL: behind none), after which it may only be freed: it borrows
+ * base's pages and has keys and values of one layer at a time, so it takes 1 / n_layers of the memory. base must stay as it is until
+ * that pass is over. The pass may have INFQ_BRIEF_TOKENS tokens of it (USAGE beyond, and for a second pass); it cannot be forked or
+ * truncated. */
+#define INFQ_BRIEF_TOKENS 512
+infq_status infq_seq_brief(infq_model *m, const infq_seq *base, int64_t len, infq_seq **out, infq_err *err);
 /* Bytes of cache for one sequence of n positions, as allocated (whole pages). */
 size_t infq_model_kv_bytes(const infq_config *c, int64_t n_positions);
 

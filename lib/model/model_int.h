@@ -6,7 +6,7 @@
 #include "lib/model/model.h"
 
 /* Tokens that go through the layers together: longer batches are cut, so that working memory is bounded. */
-#define INFQ_CHUNK 512
+#define INFQ_CHUNK INFQ_BRIEF_TOKENS
 /* Rows of logits computed together. */
 #define INFQ_LOGIT_ROWS 256
 
@@ -51,6 +51,12 @@ typedef struct {
 /* Fills the table; calls through r->be are then rounded as r->n says. */
 void infq_rounding_init(infq_rounding *r, infq_backend *inner, int64_t hidden);
 
+/* Pages of one size, those that no sequence holds. */
+typedef struct {
+    float **free;
+    int64_t n_free, n_all;   /* n_all: that exist */
+} infq_page_pool;
+
 struct infq_model {
     infq_config c;
     infq_backend *be;        /* what runs: the device's, or `rounding` over it */
@@ -67,17 +73,21 @@ struct infq_model {
     float *host_x;           /* for the hooks, [INFQ_CHUNK][widest input of a product] */
     int32_t *parts;          /* [n_parts] index into params; in arena */
     int64_t n_parts;
-    float **free_pages;      /* pool: pages that no sequence holds */
-    int64_t n_free, n_pages; /* n_pages: all that exist */
+    infq_page_pool pages, layer_pages; /* of all layers, of one (brief sequences) */
+    float *host_page;        /* K or V of one layer's page on its way; made with the first brief sequence */
     size_t weight_bytes;
     double flop_per_token, flop_per_logits; /* head apart; of one row of logits */
 };
 
-/* A page block: for each layer, K then V, each as infq_attention_args has them. */
+/* A page block: for each layer, K then V, each as infq_attention_args has them. A brief sequence's own blocks have one layer, in which all
+ * layers follow each other; the first n_borrowed pages are base's. */
 struct infq_seq {
     infq_model *m;
     int64_t len, n_pages, cap_pages;
-    float **pages;           /* [cap_pages] page blocks */
+    bool brief, spent;
+    const infq_seq *base;    /* of a brief sequence, NULL: none */
+    int64_t n_borrowed;
+    float **pages;           /* [cap_pages] page blocks; those that are borrowed NULL */
     float **k, **v;          /* [n_layers][cap_pages] pointers into them */
     bool in_batch;
 };
@@ -87,6 +97,9 @@ infq_param *infq_model_param(const infq_model *m, int64_t layer, infq_slot s); /
 infq_status infq_model_device(infq_model *m, void **p, int64_t n, size_t n_each, const char *what, infq_err *err);
 /* Pages for positions 0..n-1. */
 infq_status infq_seq_reserve(infq_seq *s, int64_t n, infq_err *err);
+/* Before a layer of a brief sequence: what its first own page has in common with base. */
+infq_status infq_seq_enter_layer(const infq_seq *s, int64_t layer, infq_err *err);
+void infq_page_pool_end(infq_model *m, infq_page_pool *p);
 size_t infq_page_bytes(const infq_config *c);
 
 #endif

@@ -65,23 +65,36 @@ static infq_status grow_table(infq_seq *s, int64_t n, infq_err *err)
 }
 
 // One page from the pool, or a new one. The free list always has room for every page that exists.
-static infq_status take_page(infq_model *m, float **out, infq_err *err)
+static infq_status take_page(infq_model *m, infq_page_pool *p, size_t n_bytes, float **out, infq_err *err)
 {
     void *list, *page;
 
-    if (m->n_free > 0) {
-        *out = m->free_pages[--m->n_free];
+    if (p->n_free > 0) {
+        *out = p->free[--p->n_free];
         return INFQ_E_OK;
     }
-    list = infq_mem_realloc(m->free_pages, (size_t)(m->n_pages + 1) * sizeof(float *));
+    list = infq_mem_realloc(p->free, (size_t)(p->n_all + 1) * sizeof(float *));
     if (!list)
         return infq_err_set(err, INFQ_E_NOMEM, "the list of cache pages needs memory");
-    m->free_pages = list;
-    if (m->be->ops.alloc(m->be->state, infq_page_bytes(&m->c), &page, err))
-        return infq_err_in(err, "cache page %lld", (long long)m->n_pages);
-    m->n_pages++;
+    p->free = list;
+    if (m->be->ops.alloc(m->be->state, n_bytes, &page, err))
+        return infq_err_in(err, "cache page %lld", (long long)p->n_all);
+    p->n_all++;
     *out = page;
     return INFQ_E_OK;
+}
+
+void infq_page_pool_end(infq_model *m, infq_page_pool *p)
+{
+    INFQ_BUG_ON(p->n_free != p->n_all); // sequences are freed before their model
+    for (int64_t i = 0; i < p->n_free; i++)
+        m->be->ops.free(m->be->state, p->free[i]);
+    infq_mem_free(p->free);
+}
+
+static infq_page_pool *pool_of(const infq_seq *s)
+{
+    return s->brief ? &s->m->layer_pages : &s->m->pages;
 }
 
 infq_status infq_seq_reserve(infq_seq *s, int64_t n, infq_err *err)
@@ -91,11 +104,12 @@ infq_status infq_seq_reserve(infq_seq *s, int64_t n, infq_err *err)
 
     INFQ_TRY(grow_table(s, want, err));
     while (s->n_pages < want) {
+        size_t per_layer = s->brief ? 0 : 2 * floats;
         float *page = NULL;
-        INFQ_TRY(take_page(s->m, &page, err));
+        INFQ_TRY(take_page(s->m, pool_of(s), s->brief ? 2 * floats * sizeof(float) : infq_page_bytes(&s->m->c), &page, err));
         for (int64_t l = 0; l < s->m->c.n_layers; l++) {
-            s->k[l * s->cap_pages + s->n_pages] = page + (size_t)(2 * l) * floats;
-            s->v[l * s->cap_pages + s->n_pages] = page + (size_t)(2 * l + 1) * floats;
+            s->k[l * s->cap_pages + s->n_pages] = page + (size_t)l * per_layer;
+            s->v[l * s->cap_pages + s->n_pages] = page + (size_t)l * per_layer + floats;
         }
         s->pages[s->n_pages++] = page;
     }
@@ -104,15 +118,17 @@ infq_status infq_seq_reserve(infq_seq *s, int64_t n, infq_err *err)
 
 static void give_pages(infq_seq *s, int64_t keep)
 {
+    infq_page_pool *p = pool_of(s);
+
     while (s->n_pages > keep)
-        s->m->free_pages[s->m->n_free++] = s->pages[--s->n_pages];
+        p->free[p->n_free++] = s->pages[--s->n_pages];
 }
 
 void infq_seq_free(infq_seq *s)
 {
     if (!s)
         return;
-    give_pages(s, 0);
+    give_pages(s, s->n_borrowed);
     infq_mem_free(s->pages);
     infq_mem_free(s->k);
     infq_mem_free(s->v);
@@ -126,6 +142,7 @@ int64_t infq_seq_len(const infq_seq *s)
 
 void infq_seq_truncate(infq_seq *s, int64_t len)
 {
+    INFQ_BUG_ON(s->brief);
     if (len >= s->len)
         return;
     s->len = len > 0 ? len : 0;
@@ -140,7 +157,7 @@ infq_status infq_seq_fork(const infq_seq *s, int64_t len, infq_seq **out, infq_e
     void *host = NULL;
     infq_status st;
 
-    if (len < 0 || len > s->len)
+    if (s->brief || len < 0 || len > s->len)
         return infq_err_set(err, INFQ_E_USAGE, "a sequence of %lld tokens cannot be forked after %lld", (long long)s->len,
                             (long long)len);
     st = infq_seq_new(s->m, &f, err);
@@ -160,5 +177,50 @@ infq_status infq_seq_fork(const infq_seq *s, int64_t len, infq_seq **out, infq_e
     }
     f->len = len;
     *out = f;
+    return INFQ_E_OK;
+}
+
+infq_status infq_seq_brief(infq_model *m, const infq_seq *base, int64_t len, infq_seq **out, infq_err *err)
+{
+    infq_seq *s = NULL;
+    infq_status st;
+
+    if (len < 0 || len > (base ? base->len : 0) || (base && base->brief))
+        return infq_err_set(err, INFQ_E_USAGE, "a sequence of %lld tokens cannot be gone on from after %lld",
+                            (long long)(base ? base->len : 0), (long long)len);
+    if (!m->host_page)
+        INFQ_TRY(infq_mem_new(page_floats(&m->c), sizeof(float), "a cache page on its way", (void **)&m->host_page, err));
+    INFQ_TRY(infq_seq_new(m, &s, err));
+    s->brief = true;
+    s->base = base;
+    st = grow_table(s, (len + INFQ_KV_PAGE - 1) / INFQ_KV_PAGE, err);
+    if (st) {
+        infq_seq_free(s);
+        return st;
+    }
+    s->n_borrowed = s->n_pages = len / INFQ_KV_PAGE;
+    for (int64_t l = 0; s->n_borrowed > 0 && l < m->c.n_layers; l++) {
+        memcpy(s->k + l * s->cap_pages, base->k + l * base->cap_pages, (size_t)s->n_borrowed * sizeof(float *));
+        memcpy(s->v + l * s->cap_pages, base->v + l * base->cap_pages, (size_t)s->n_borrowed * sizeof(float *));
+    }
+    s->len = len;
+    *out = s;
+    return INFQ_E_OK;
+}
+
+infq_status infq_seq_enter_layer(const infq_seq *s, int64_t layer, infq_err *err)
+{
+    const infq_backend_ops *ops = &s->m->be->ops;
+    size_t n_bytes = page_floats(&s->m->c) * sizeof(float);
+    int64_t p = s->n_borrowed;
+    const infq_seq *b = s->base;
+
+    if (!s->brief || s->len % INFQ_KV_PAGE == 0)
+        return INFQ_E_OK;
+    for (int v = 0; v < 2; v++) {
+        float *const *from = v ? b->v : b->k, *const *to = v ? s->v : s->k;
+        INFQ_TRY(ops->download(s->m->be->state, s->m->host_page, from[layer * b->cap_pages + p], n_bytes, err));
+        INFQ_TRY(ops->upload(s->m->be->state, to[layer * s->cap_pages + p], s->m->host_page, n_bytes, err));
+    }
     return INFQ_E_OK;
 }

@@ -24,7 +24,7 @@ static infq_svg_axis axis_over(const infq_svg_series *s, int n, bool y, bool log
     if (!(lo <= hi))
         return (infq_svg_axis){log ? 0.1 : 0, 1, log};
     a = infq_svg_axis_over(lo, hi, log);
-    room = log ? pow(a.hi / a.lo, 0.08) : 1; // names need room beside the outermost points
+    room = log ? pow(a.hi / a.lo, y ? 0.08 : 0.16) : 1; // names need room beside the outermost points, and at the left the numbers of the other axis
     a.lo /= room;
     a.hi *= room;
     return a;

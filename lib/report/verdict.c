@@ -312,6 +312,14 @@ void infq_verdict_table(const infq_verdict_view *v, infq_buf *to)
         infq_buf_fmt(to, "%-32.32s %7lld %-11s %8.4f %8.4f %+8.4f  %-20s %5lld %5lld %7s  %s\n", t->task, (long long)t->n, t->metric,
                      t->score_a, t->score_b, t->gap, ci, (long long)t->b, (long long)t->c, noise, infq_verdict_name(t->verdict));
     }
+    for (int i = 0; i < v->n_groups; i++) {
+        const infq_group_gap *g = &v->groups[i];
+        char ci[48], words[64];
+        snprintf(ci, sizeof(ci), "[%+.4f, %+.4f]", g->ci.lo, g->ci.hi);
+        infq_group_words(g->group, words, sizeof(words));
+        infq_buf_fmt(to, "%-32.32s %7lld %-11s %8.4f %8.4f %+8.4f  %-20s %5lld %5lld %7s  [%s]\n", g->group->name, (long long)g->n, "mean", g->score_a,
+                     g->score_b, g->gap, ci, (long long)g->b, (long long)g->c, "", words);
+    }
 }
 
 static void interval(infq_jw *w, const char *key, infq_interval ci)
@@ -498,6 +506,30 @@ static void suite_json(const infq_verdict_view *v, infq_jw *w)
     infq_jw_end_obj(w);
 }
 
+static void groups_json(const infq_verdict_view *v, infq_jw *w)
+{
+    infq_jw_key(w, "groups");
+    infq_jw_arr(w);
+    for (int i = 0; i < v->n_groups; i++) {
+        const infq_group_gap *g = &v->groups[i];
+        char words[64];
+        infq_group_words(g->group, words, sizeof(words));
+        infq_jw_obj(w);
+        infq_jw_key_str(w, "group", g->group->name);
+        infq_jw_key_str(w, "mean", words);
+        infq_jw_key_i64(w, "items", g->n);
+        infq_jw_key_f64(w, "score_first", g->score_a);
+        infq_jw_key_f64(w, "score_second", g->score_b);
+        infq_jw_key_f64(w, "gap", g->gap);
+        infq_jw_key_f64(w, "se", g->se);
+        interval(w, "interval", g->ci);
+        infq_jw_key_i64(w, "lost", g->b);
+        infq_jw_key_i64(w, "won", g->c);
+        infq_jw_end_obj(w);
+    }
+    infq_jw_end_arr(w);
+}
+
 static void stop_json(const infq_stop *st, infq_jw *w)
 {
     infq_jw_key(w, "stop");
@@ -547,6 +579,8 @@ static void words_json(const infq_verdict_view *v, infq_jw *w)
 void infq_verdict_json(const infq_verdict_view *v, infq_jw *w)
 {
     infq_verdict_numbers_json(v, w);
+    if (v->n_groups > 0)
+        groups_json(v, w);
     if (v->stop)
         stop_json(v->stop, w);
     infq_jw_key(w, "policy");

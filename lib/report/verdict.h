@@ -3,6 +3,7 @@
 #define INFQ_REPORT_VERDICT_H
 
 #include "lib/base/json.h"
+#include "lib/eval/group.h"
 #include "lib/eval/policy.h"
 #include "lib/eval/stopping.h"
 
@@ -17,15 +18,17 @@ typedef struct {
     const infq_stop *stop;               /* early stopping, NULL: fixed size */
     char (*left_out)[128];               /* tasks that the policy does not list */
     int n_left_out;
+    const infq_group_gap *groups;        /* [n_groups] of groups among the tasks; they decide nothing */
+    int n_groups;
 } infq_verdict_view;
 
 /* One line: "PASS: the compressed model loses 0.1 points (90 % interval -0.4 to +0.2); the original's own run-to-run noise is +-0.6". */
 void infq_verdict_sentence(const infq_verdict_view *v, infq_buf *to);
 /* The sentence and below it what decided, indented. */
 void infq_verdict_text(const infq_verdict_view *v, infq_buf *to);
-/* Table of tasks: head, one line each. */
+/* Table of tasks: head, one line each; then groups. */
 void infq_verdict_table(const infq_verdict_view *v, infq_buf *to);
-/* Members "tasks", "suite", "policy", "stop", "summary" (the sentence), "reasons" (what decided, a line each), "verdict" of an open object. */
+/* Members "tasks", "suite", "groups" (if any), "policy", "stop", "summary" (the sentence), "reasons" (what decided, a line each), "verdict" of an open object. */
 void infq_verdict_json(const infq_verdict_view *v, infq_jw *w);
 /* Members "tasks" and "suite" alone. */
 void infq_verdict_numbers_json(const infq_verdict_view *v, infq_jw *w);

@@ -12,6 +12,14 @@ try infeval noise $D --tasks $T --source zap
 try infeval noise $D --tasks $T --activations zap
 try infeval noise $D --tasks $T --tokens 5
 try infeval noise $D --tasks $T --force
+cp -r $D model && cp $T t.jsonl
+try infeval noise model --tasks t.jsonl --limit 2 --runs 2 -o t.jsonl -f
+try infeval noise model --tasks t.jsonl --limit 2 --runs 2 -o model/config.json -f
+try infeval noise model --tasks t.jsonl --limit 2 --runs 2 --text $X -o $X -f
+cmp $D/config.json model/config.json && cmp $T t.jsonl && rm -r model t.jsonl
+try infeval noise $D --tasks $T --metric zap
+try infeval perturb $D $D --tasks $T --metric zap
+try infeval $D $D --tasks $T --metric zap
 try infeval reference
 try infeval reference $D --text $X
 try infeval reference $D --text nowhere -o out
