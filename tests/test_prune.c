@@ -237,8 +237,9 @@ START_TEST(losses_are_the_trace_and_feedback_lowers_it)
 
     moved = proxy(h, w, r.t, rows, n);
     plain = proxy(h, w, r.plain, rows, n);
-    ck_assert_double_le(fabs(r.loss.feedback / moved - 1), 1e-3);
-    ck_assert_double_le(fabs(r.loss.plain / plain - 1), 1e-3);
+    // F32 sums of 64 columns against F64
+    ck_assert_double_le(fabs(r.loss.feedback / moved - 1), 1e-5);
+    ck_assert_double_le(fabs(r.loss.plain / plain - 1), 1e-5);
     ck_assert_double_lt(moved, 0.9 * plain);
     for (int64_t i = 0; i < rows; i++)
         ck_assert_ptr_null(infq_sparsity_check_row(&ways[_i], true, r.t + i * n, w + i * n, n, &bad, &zeros));
@@ -419,8 +420,8 @@ START_TEST(every_method_prunes_a_model_and_the_result_verifies)
             ck_assert_msg(r->published, "%s", r->verified->findings.n ? r->verified->findings.v[0].text : "");
             ck_assert_uint_eq(r->verified->n_pruned, 14);
             ck_assert_int_eq(r->zeros, r->verified->zeros);
-            // 14 matrices of 294,912 weights; a whole matrix is rounded once.
-            ck_assert_double_eq_tol((double)r->zeros / (double)r->verified->pruned_weights, ways[s].fraction, 1e-4);
+            // Rows of even length have their exact half; of a whole matrix the count is rounded once.
+            ck_assert_double_le(fabs((double)r->zeros - ways[s].fraction * (double)r->verified->pruned_weights), 14 * 0.5);
             infq_quantize_result_free(r);
             // From the receipt, as infq verify does.
             ck_ok(infq_verify_run(first, &vo, NULL, &v, &err), err);

@@ -377,7 +377,7 @@ START_TEST(labels_of_a_histogram_stay_clear_of_other_marks)
                 ;
             from[i] = strstr(p, "\"end\"") && strstr(p, "\"end\"") < strstr(b.data, shown) ? x[i] - 20 : x[i];
             end[i] = from[i] + 20;
-            ck_assert_double_ge(from[i], -1e-9);
+            ck_assert_double_ge(from[i], -1e-9); // per cent, printed and read back
             ck_assert_double_le(end[i], 100 + 1e-9);
         }
         for (int i = 0; i < 3; i++) {
