@@ -3,10 +3,9 @@
 
 #include "lib/base/par.h"
 #include "lib/base/str.h"
-#include "lib/compress/quantize.h"
-#include "tools/calib_data.h"
 #include "tools/cmd.h"
 #include "tools/commands.h"
+#include "tools/compress_run.h"
 
 #define NAME "infq prune"
 
@@ -98,9 +97,22 @@ static infq_status plan_options(const options *o, infq_plan_options *p, infq_err
     return INFQ_E_OK;
 }
 
+static void take_options(const options *o, const infq_plan_options *p, compress_command *c)
+{
+    c->dry_run = o->dry_run;
+    c->force = o->force;
+    c->no_verify = o->no_verify;
+    c->json = o->json;
+    c->quiet = o->quiet;
+    c->calib = !p->method->needs ? NULL : o->calib ? o->calib : "self";
+    c->calib_tokens = o->calib_tokens ? o->calib_tokens : 32768;
+    c->calib_window = o->window ? o->window : 512;
+    c->seed = o->seed >= 0 ? (uint64_t)o->seed : 1;
+}
+
 static void plan_text(const infq_plan *p, infq_buf *to)
 {
-    char a[32], b[32], c[32], what[64];
+    char what[64];
 
     infq_buf_fmt(to, "plan: %s -> %s\n", infq_checkpoint_path(p->ck), p->out);
     infq_buf_fmt(to, "  %zu matrices to %s, method %s; %zu tensors copied%s\n", p->n_quantized,
@@ -108,11 +120,7 @@ static void plan_text(const infq_plan *p, infq_buf *to)
                  p->n_tied ? "; lm_head equals the embedding it is tied to and is stored once" : "");
     for (size_t i = 0; i < p->o.n_ignore; i++)
         infq_buf_fmt(to, "  --ignore %s: matches %lld modules\n", p->o.ignore[i], (long long)p->ignore_hits[i]);
-    infq_buf_fmt(to, "  memory %s, disk %s of %s free, about %.1f s on %d threads\n",
-                 infq_format_bytes((double)p->peak_bytes, a, sizeof(a)), infq_format_bytes((double)p->disk_needed, b, sizeof(b)),
-                 infq_format_bytes((double)p->disk_free, c, sizeof(c)), p->seconds, p->threads);
-    for (size_t i = 0; i < p->findings.n; i++)
-        infq_buf_fmt(to, "  note: %s\n", p->findings.v[i].text);
+    compress_needs_text(p, to);
 }
 
 static void plan_json(const infq_plan *p, infq_jw *w)
@@ -128,16 +136,7 @@ static void plan_json(const infq_plan *p, infq_jw *w)
     infq_jw_key_i64(w, "weights", p->weights);
     infq_jw_key_i64(w, "weights_pruned", p->weights_quantized);
     infq_jw_key_i64(w, "file_bytes_out", (int64_t)p->bytes_out);
-    infq_jw_key_i64(w, "peak_memory_bytes", (int64_t)p->peak_bytes);
-    infq_jw_key_i64(w, "disk_needed_bytes", (int64_t)p->disk_needed);
-    infq_jw_key_i64(w, "disk_free_bytes", (int64_t)p->disk_free);
-    infq_jw_key_f64(w, "seconds", p->seconds);
-    infq_jw_key_i64(w, "threads", p->threads);
-    infq_jw_key(w, "notes");
-    infq_jw_arr(w);
-    for (size_t i = 0; i < p->findings.n; i++)
-        infq_jw_str(w, p->findings.v[i].text);
-    infq_jw_end_arr(w);
+    compress_needs_json(p, w);
     infq_jw_end_obj(w);
 }
 
@@ -180,87 +179,12 @@ static void report_json(const infq_plan *p, const infq_quantize_result *r, infq_
         infq_jw_null(w);
 }
 
-static infq_status print_report(const options *o, const infq_plan *p, const infq_quantize_result *r, infq_err *err)
-{
-    infq_buf text;
-    infq_status st;
-
-    infq_buf_init(&text);
-    if (o->json) {
-        infq_jw w = infq_jw_over(&text, 0);
-        infq_jw_obj(&w);
-        infq_jw_key_str(&w, "schema", "infq.prune.v1");
-        infq_jw_key_str(&w, "input", infq_checkpoint_path(p->ck));
-        infq_jw_key_str(&w, "output", p->out);
-        plan_json(p, &w);
-        if (r)
-            report_json(p, r, &w);
-        infq_jw_end_obj(&w);
-        infq_buf_char(&text, '\n');
-    } else if (r) {
-        report_text(p, r, &text);
-    } else {
-        plan_text(p, &text);
-    }
-    st = cmd_print(&text, err);
-    infq_buf_deinit(&text);
-    return st;
-}
-
-static infq_status calibration(const options *o, const infq_checkpoint *ck, const infq_log *log, infq_plan_options *p, infq_calib *calib,
-                               infq_err *err)
-{
-    int64_t tokens = o->calib_tokens ? o->calib_tokens : 32768, window = o->window ? o->window : 512;
-
-    if (!p->method->needs)
-        return INFQ_E_OK;
-    window = window < tokens ? window : tokens;
-    INFQ_TRY(calib_data_load(ck, o->calib ? o->calib : "self", window, tokens / window, o->seed >= 0 ? (uint64_t)o->seed : 1, log, calib, err));
-    p->calib = calib;
-    return INFQ_E_OK;
-}
-
-static infq_status run(const options *o, const char *path, cmd_sink *sink, bool *passed, infq_err *err)
-{
-    infq_log log = cmd_log(sink, NAME, o->quiet);
-    infq_quantize_options qo = {.force = o->force, .verify = !o->no_verify};
-    infq_checkpoint *ck = NULL;
-    infq_plan_options po;
-    infq_calib calib = {0};
-    infq_plan *p = NULL;
-    infq_quantize_result *r = NULL;
-    infq_status st = plan_options(o, &po, err);
-
-    if (!st)
-        st = infq_checkpoint_open(path, &log, &ck, err);
-    if (!st)
-        st = calibration(o, ck, &log, &po, &calib, err);
-    if (!st)
-        st = infq_plan_make(ck, &po, &p, err);
-    if (!st && !o->force && !o->dry_run && infq_path_exists(p->out))
-        st = infq_err_set(err, INFQ_E_EXISTS, "%s is there already (--force replaces it)", p->out);
-    // The plan is shown before the work; with --json it is part of the report.
-    if (!st && (o->dry_run || (!o->json && !o->quiet)))
-        st = print_report(o, p, NULL, err);
-    if (!st && !o->dry_run) {
-        st = infq_quantize_run(p, &qo, &log, &r, err);
-        cmd_log_end(sink);
-        if (!st) {
-            *passed = r->published;
-            st = print_report(o, p, r, err);
-        }
-    }
-    infq_quantize_result_free(r);
-    infq_plan_free(p);
-    infq_calib_free(&calib);
-    infq_checkpoint_close(ck);
-    return st;
-}
-
 int cmd_prune(int argc, char **argv)
 {
     options o = {.sparsity = NAN, .tp = 1, .seed = -1, .damping = NAN};
-    cmd_sink sink;
+    infq_plan_options po;
+    compress_command c = {.name = NAME, .schema = "infq.prune.v1", .plan_text = plan_text, .plan_json = plan_json,
+                          .report_text = report_text, .report_json = report_json};
     int n_args;
     bool done = false, passed = true;
     infq_err err;
@@ -270,7 +194,10 @@ int cmd_prune(int argc, char **argv)
     if (done)
         return 0;
     infq_par_threads_set((int)o.threads);
-    if (run(&o, argv[0], &sink, &passed, &err))
+    if (plan_options(&o, &po, &err))
+        return cmd_fail(NAME, &err);
+    take_options(&o, &po, &c);
+    if (compress_run(&c, argv[0], &po, &passed, &err))
         return cmd_fail(NAME, &err);
     return passed ? 0 : 1;
 }

@@ -3,13 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/base/cpu.h"
 #include "lib/base/par.h"
 #include "lib/base/str.h"
-#include "lib/compress/quantize.h"
-#include "tools/calib_data.h"
 #include "tools/cmd.h"
 #include "tools/commands.h"
+#include "tools/compress_run.h"
 
 #define NAME "infq quantize"
 
@@ -163,7 +161,6 @@ static infq_status plan_options(const options *o, rule_list *rules, infq_plan_op
     p->allow_fallback = o->allow_fallback;
     p->out = o->out;
     p->mem_limit = o->mem_limit;
-    p->verified = !o->no_verify;
     p->shard_bytes = o->shard_bytes;
     p->engine = o->engine;
     p->tp = o->tp;
@@ -197,7 +194,7 @@ static void hits_text(const infq_plan *p, infq_buf *to)
 
 static void plan_text(const infq_plan *p, infq_buf *to)
 {
-    char a[32], b[32], c[32], what[80];
+    char a[32], b[32], what[80];
     const infq_plan_entry *first = NULL;
 
     for (size_t i = 0; i < p->n; i++) // one that no rule decides, if there is any
@@ -218,11 +215,7 @@ static void plan_text(const infq_plan *p, infq_buf *to)
     infq_buf_fmt(to, "  %s -> %s, %.2f bits per weight (%.2f in quantized matrices)\n",
                  infq_format_bytes((double)p->bytes_in, a, sizeof(a)), infq_format_bytes((double)p->bytes_out, b, sizeof(b)),
                  p->bits_per_weight, p->bits_per_weight_quantized);
-    infq_buf_fmt(to, "  memory %s, disk %s of %s free, about %.1f s on %d threads\n",
-                 infq_format_bytes((double)p->peak_bytes, a, sizeof(a)), infq_format_bytes((double)p->disk_needed, b, sizeof(b)),
-                 infq_format_bytes((double)p->disk_free, c, sizeof(c)), p->seconds, p->threads);
-    for (size_t i = 0; i < p->findings.n; i++)
-        infq_buf_fmt(to, "  note: %s\n", p->findings.v[i].text);
+    compress_needs_text(p, to);
 }
 
 static void patterns_json(infq_jw *w, const char *key, const char *const *v, const int64_t *hits, size_t n)
@@ -270,16 +263,7 @@ static void plan_json(const infq_plan *p, infq_jw *w)
     infq_jw_key_f64(w, "bits_per_weight_quantized", p->bits_per_weight_quantized);
     infq_jw_key_i64(w, "tensor_bytes_in", (int64_t)p->bytes_in);
     infq_jw_key_i64(w, "file_bytes_out", (int64_t)p->bytes_out);
-    infq_jw_key_i64(w, "peak_memory_bytes", (int64_t)p->peak_bytes);
-    infq_jw_key_i64(w, "disk_needed_bytes", (int64_t)p->disk_needed);
-    infq_jw_key_i64(w, "disk_free_bytes", (int64_t)p->disk_free);
-    infq_jw_key_f64(w, "seconds", p->seconds);
-    infq_jw_key_i64(w, "threads", p->threads);
-    infq_jw_key(w, "notes");
-    infq_jw_arr(w);
-    for (size_t i = 0; i < p->findings.n; i++)
-        infq_jw_str(w, p->findings.v[i].text);
-    infq_jw_end_arr(w);
+    compress_needs_json(p, w);
     infq_jw_end_obj(w);
 }
 
@@ -379,83 +363,26 @@ static void report_json(const infq_plan *p, const infq_quantize_result *r, infq_
         infq_jw_null(w);
 }
 
-static infq_status print_report(const options *o, const infq_plan *p, const infq_quantize_result *r, infq_err *err)
+static void take_options(const options *o, const infq_plan_options *p, compress_command *c)
 {
-    infq_buf text;
-    infq_status st;
-
-    infq_buf_init(&text);
-    if (o->json) {
-        infq_jw w = infq_jw_over(&text, 0);
-        infq_jw_obj(&w);
-        infq_jw_key_str(&w, "schema", "infq.quantize.v1");
-        infq_jw_key_str(&w, "input", infq_checkpoint_path(p->ck));
-        infq_jw_key_str(&w, "output", p->out);
-        plan_json(p, &w);
-        if (r)
-            report_json(p, r, &w);
-        infq_jw_end_obj(&w);
-        infq_buf_char(&text, '\n');
-    } else if (r) {
-        report_text(p, r, &text);
-    } else {
-        plan_text(p, &text);
-    }
-    st = cmd_print(&text, err);
-    infq_buf_deinit(&text);
-    return st;
-}
-
-// The plan is shown before the work; with --json it is part of the report.
-static infq_status show_plan(const options *o, const infq_plan *p, infq_err *err)
-{
-    return o->dry_run || (!o->json && !o->quiet) ? print_report(o, p, NULL, err) : INFQ_E_OK;
-}
-
-static infq_status run(const options *o, const char *path, cmd_sink *sink, bool *passed, infq_err *err)
-{
-    infq_log log = cmd_log(sink, NAME, o->quiet);
-    infq_quantize_options qo = {.force = o->force, .verify = !o->no_verify};
-    infq_checkpoint *ck = NULL;
-    rule_list rules;
-    infq_plan_options po;
-    infq_calib calib = {0};
-    infq_plan *p = NULL;
-    infq_quantize_result *r = NULL;
-    infq_status st = plan_options(o, &rules, &po, err);
-
-    if (!st)
-        st = infq_checkpoint_open(path, &log, &ck, err);
-    if (!st && (o->calib || o->effort > 0 || po.method->needs)) {
-        int64_t window = o->window < o->calib_tokens ? o->window : o->calib_tokens;
-        st = calib_data_load(ck, o->calib ? o->calib : "self", window, o->calib_tokens / window, (uint64_t)o->seed, &log, &calib, err);
-        po.calib = &calib;
-    }
-    if (!st)
-        st = infq_plan_make(ck, &po, &p, err);
-    if (!st && !o->force && !o->dry_run && infq_path_exists(p->out))
-        st = infq_err_set(err, INFQ_E_EXISTS, "%s is there already (--force replaces it)", p->out);
-    if (!st)
-        st = show_plan(o, p, err);
-    if (!st && !o->dry_run) {
-        st = infq_quantize_run(p, &qo, &log, &r, err);
-        cmd_log_end(sink);
-        if (!st) {
-            *passed = r->published;
-            st = print_report(o, p, r, err);
-        }
-    }
-    infq_quantize_result_free(r);
-    infq_plan_free(p);
-    infq_calib_free(&calib);
-    infq_checkpoint_close(ck);
-    return st;
+    c->dry_run = o->dry_run;
+    c->force = o->force;
+    c->no_verify = o->no_verify;
+    c->json = o->json;
+    c->quiet = o->quiet;
+    c->calib = o->calib ? o->calib : o->effort > 0 || p->method->needs ? "self" : NULL;
+    c->calib_tokens = o->calib_tokens;
+    c->calib_window = o->window;
+    c->seed = (uint64_t)o->seed;
 }
 
 int cmd_quantize(int argc, char **argv)
 {
     options o = {.tp = 1, .effort = -1, .calib_tokens = 32768, .window = 512, .seed = 1, .damping = NAN, .sparsity = NAN};
-    cmd_sink sink;
+    rule_list rules;
+    infq_plan_options po;
+    compress_command c = {.name = NAME, .schema = "infq.quantize.v1", .plan_text = plan_text, .plan_json = plan_json,
+                          .report_text = report_text, .report_json = report_json};
     int n_args;
     bool done = false, passed = true;
     infq_err err;
@@ -465,7 +392,10 @@ int cmd_quantize(int argc, char **argv)
     if (done)
         return 0;
     infq_par_threads_set((int)o.threads);
-    if (run(&o, argv[0], &sink, &passed, &err))
+    if (plan_options(&o, &rules, &po, &err))
+        return cmd_fail(NAME, &err);
+    take_options(&o, &po, &c);
+    if (compress_run(&c, argv[0], &po, &passed, &err))
         return cmd_fail(NAME, &err);
     return passed ? 0 : 1;
 }

@@ -25,6 +25,20 @@ static const infq_method methods[] = {
      infq_gptq_rows, 2e7},
 };
 
+static const infq_method prune_methods[] = {
+    {"wanda", "magnitude times the norm of the input channel", INFQ_NEEDS_DIAG, infq_wanda_rows, 2e8},
+    {"sparsegpt", "kept weights take up the errors of those removed", INFQ_NEEDS_DIAG | INFQ_NEEDS_MOMENT, infq_sparsegpt_rows, 2e7},
+    {"magnitude", "smallest magnitudes, no data", 0, infq_magnitude_rows, 2e8},
+};
+
+static const infq_method *find(const infq_method *table, size_t n, const char *name)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(name, table[i].name) == 0)
+            return &table[i];
+    return NULL;
+}
+
 size_t infq_method_count(void)
 {
     return sizeof(methods) / sizeof(methods[0]);
@@ -37,8 +51,20 @@ const infq_method *infq_method_get(size_t i)
 
 const infq_method *infq_method_find(const char *name)
 {
-    for (size_t i = 0; i < infq_method_count(); i++)
-        if (strcmp(name, methods[i].name) == 0)
-            return &methods[i];
-    return NULL;
+    return find(methods, infq_method_count(), name);
+}
+
+size_t infq_prune_method_count(void)
+{
+    return sizeof(prune_methods) / sizeof(prune_methods[0]);
+}
+
+const infq_method *infq_prune_method_get(size_t i)
+{
+    return &prune_methods[i];
+}
+
+const infq_method *infq_prune_method_find(const char *name)
+{
+    return find(prune_methods, infq_prune_method_count(), name);
 }

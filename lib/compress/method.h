@@ -1,4 +1,4 @@
-/* Quantization methods as a table of rows: adding one is a file and a row (docs/design/plan.md). */
+/* Methods of quantization and of pruning, each a table of rows: adding one is a file and a row (docs/design/plan.md). */
 #ifndef INFQ_COMPRESS_METHOD_H
 #define INFQ_COMPRESS_METHOD_H
 
@@ -27,5 +27,9 @@ typedef struct {
 const infq_method *infq_method_find(const char *name); /* NULL if unknown */
 size_t infq_method_count(void);
 const infq_method *infq_method_get(size_t i);
+/* The same of infq prune. */
+const infq_method *infq_prune_method_find(const char *name);
+size_t infq_prune_method_count(void);
+const infq_method *infq_prune_method_get(size_t i);
 
 #endif

@@ -93,13 +93,14 @@ typedef struct {
  * patterns that match nothing (USAGE), a group size that does not divide (USAGE), rules of --for (UNSUPPORTED), memory
  * (NOMEM), disk (NOSPACE), tied head that differs (FORMAT: this one compares the two matrices).
  * Pruning: a fraction outside (0, 1) or a pattern that does not divide the rows (USAGE), a method that does not prune (USAGE), a source that is
- * pruned already (UNSUPPORTED; some rows of each matrix are read).
- */
+ * pruned already (UNSUPPORTED; some rows of each matrix are read). */
 infq_status infq_plan_make(const infq_checkpoint *ck, const infq_plan_options *o, infq_plan **out, infq_err *err);
 void infq_plan_free(infq_plan *p);
-/* How the entry is pruned; NULL: it is not. */
-/* Kept weights are changed too. */
+/* Nothing is quantized: matrices are pruned and keep their float type. */
+bool infq_plan_is_dense(const infq_plan *p);
+/* Weights that are kept are changed, too. */
 bool infq_plan_updates(const infq_plan *p);
+/* How the entry is pruned; NULL: it is not. */
 const infq_sparsity *infq_plan_entry_sparsity(const infq_plan *p, const infq_plan_entry *e);
 /* Name of the scheme with its group and sparsity ("W4A16-G64", "SPARSE-50", "W4A16-G64-SPARSE-2-4"); out at least 64. */
 void infq_plan_scheme_name(const infq_plan *p, char *out, size_t cap);

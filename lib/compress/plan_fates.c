@@ -9,7 +9,7 @@ static const char *const quantized_suffixes[] = {".weight_packed", ".weight_scal
 
 static const char *verb(const infq_plan *p)
 {
-    return p->o.scheme == &infq_scheme_dense ? "prune" : "quantize";
+    return infq_plan_is_dense(p) ? "prune" : "quantize";
 }
 
 static infq_status refuse_quantized(const infq_plan *p, infq_err *err)

@@ -1,5 +1,4 @@
 /* What pruning asks of a plan. */
-
 #include "lib/base/mem.h"
 #include "lib/compress/plan_int.h"
 
@@ -11,9 +10,14 @@ const infq_sparsity *infq_plan_entry_sparsity(const infq_plan *p, const infq_pla
     return e->fate == INFQ_FATE_QUANTIZE && p->o.sparsity.fraction > 0.0 ? &p->o.sparsity : NULL;
 }
 
+bool infq_plan_is_dense(const infq_plan *p)
+{
+    return p->o.scheme == &infq_scheme_dense;
+}
+
 bool infq_plan_updates(const infq_plan *p)
 {
-    return p->o.scheme != &infq_scheme_dense || (p->o.method->needs & INFQ_NEEDS_MOMENT) != 0;
+    return !infq_plan_is_dense(p) || (p->o.method->needs & INFQ_NEEDS_MOMENT) != 0;
 }
 
 infq_status infq_plan_sparsity_text(infq_plan *p, infq_err *err)
@@ -49,7 +53,7 @@ infq_status infq_plan_sparsity(const infq_plan *p, infq_err *err)
     const infq_sparsity *s = &p->o.sparsity;
     bool prunes = infq_prune_method_find(p->o.method->name) == p->o.method;
 
-    if (prunes != (p->o.scheme == &infq_scheme_dense))
+    if (prunes != (infq_plan_is_dense(p)))
         return infq_err_set(err, INFQ_E_USAGE, "method %s does not go with scheme %s", p->o.method->name, p->o.scheme->name);
     if (!prunes && s->fraction == 0.0)
         return INFQ_E_OK;

@@ -71,7 +71,7 @@ static infq_status rules(infq_plan *p, infq_err *err)
     if (!codecs)
         return infq_err_set(err, INFQ_E_NOMEM, "plan");
     for (size_t i = 0; i < n; i++)
-        if (p->o.scheme != &infq_scheme_dense)
+        if (!infq_plan_is_dense(p))
             codecs[i] = p->v[infq_modules_get(p->modules, i)->tensor].codec;
     st = infq_engine_check(p->o.engine, p->o.tp, p->modules, codecs, infq_checkpoint_config(p->ck), &p->findings, err);
     infq_mem_free(codecs);
@@ -150,7 +150,7 @@ infq_status infq_plan_meta(const infq_plan *p, infq_plan_meta_fn fn, void *ctx, 
     INFQ_TRY(fn(ctx, "infq", by, err));
     if (p->sparsity_text)
         INFQ_TRY(fn(ctx, "infq_pruned", p->sparsity_text, err));
-    if (p->o.scheme == &infq_scheme_dense)
+    if (infq_plan_is_dense(p))
         return INFQ_E_OK;
     return infq_checkpoint_is_bare(p->ck) ? fn(ctx, "quantization_config", p->config_text, err) : INFQ_E_OK;
 }

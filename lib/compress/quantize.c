@@ -330,7 +330,7 @@ static infq_status stream(driver *d, infq_err *err)
         if (more)
             drop_behind(d);
         done += s->b.src_bytes;
-        infq_progress(d->log, p->o.scheme == &infq_scheme_dense ? "pruning" : "quantizing", done, p->bytes_in);
+        infq_progress(d->log, infq_plan_is_dense(p) ? "pruning" : "quantizing", done, p->bytes_in);
         d->now = !d->now;
     }
     return close_source(d, err);
@@ -464,7 +464,7 @@ static infq_status side_files(const infq_plan *p, infq_folder *f, infq_err *err)
         return st;
     // A folder without config.json still needs the place where engines look for the quantization.
     infq_buf_init(&text);
-    if (p->o.scheme == &infq_scheme_dense) {
+    if (infq_plan_is_dense(p)) {
         if (config && config->n)
             st = infq_folder_put(f, "config.json", config->data, config->n, err);
         infq_buf_deinit(&text);

@@ -69,8 +69,8 @@ static void recipe(const infq_plan *p, infq_jw *w)
 
     infq_jw_key(w, "recipe");
     infq_jw_obj(w);
-    infq_jw_key_str(w, "command", p->o.scheme == &infq_scheme_dense ? "prune" : "quantize");
-    if (p->o.scheme != &infq_scheme_dense) {
+    infq_jw_key_str(w, "command", infq_plan_is_dense(p) ? "prune" : "quantize");
+    if (!infq_plan_is_dense(p)) {
         infq_jw_key_str(w, "scheme", p->o.scheme->name);
         infq_jw_key_i64(w, "bits", infq_elem_bits(c->elem));
         infq_jw_key_i64(w, "group_size", p->group_size);
@@ -105,12 +105,12 @@ static void totals(const infq_plan *p, const infq_quantize_result *r, infq_jw *w
     infq_jw_key(w, "achieved");
     infq_jw_obj(w);
     infq_jw_key_i64(w, "weights", p->weights);
-    infq_jw_key_i64(w, p->o.scheme == &infq_scheme_dense ? "weights_pruned" : "weights_quantized", p->weights_quantized);
+    infq_jw_key_i64(w, infq_plan_is_dense(p) ? "weights_pruned" : "weights_quantized", p->weights_quantized);
     infq_jw_key_f64(w, "bits_per_weight", p->bits_per_weight);
-    infq_jw_key_f64(w, p->o.scheme == &infq_scheme_dense ? "bits_per_weight_pruned" : "bits_per_weight_quantized", p->bits_per_weight_quantized);
+    infq_jw_key_f64(w, infq_plan_is_dense(p) ? "bits_per_weight_pruned" : "bits_per_weight_quantized", p->bits_per_weight_quantized);
     infq_jw_key_i64(w, "tensor_bytes_in", (int64_t)p->bytes_in);
     infq_jw_key_i64(w, "file_bytes_out", (int64_t)r->bytes_written);
-    infq_jw_key_i64(w, p->o.scheme == &infq_scheme_dense ? "tensors_pruned" : "tensors_quantized", (int64_t)p->n_quantized);
+    infq_jw_key_i64(w, infq_plan_is_dense(p) ? "tensors_pruned" : "tensors_quantized", (int64_t)p->n_quantized);
     infq_jw_key_i64(w, "tensors_copied", (int64_t)p->n_copied);
     infq_jw_key_i64(w, "tensors_tied", (int64_t)p->n_tied);
     infq_jw_key_i64(w, "fallbacks", (int64_t)p->n_fallback);
@@ -118,7 +118,7 @@ static void totals(const infq_plan *p, const infq_quantize_result *r, infq_jw *w
         infq_jw_key_i64(w, "zeros", r->zeros);
         infq_jw_key_f64(w, "sparsity", (double)r->zeros / (double)p->weights_quantized);
     }
-    if (p->o.scheme != &infq_scheme_dense) {
+    if (!infq_plan_is_dense(p)) {
         infq_jw_key_i64(w, "zero_groups", r->zero_groups);
         infq_jw_key_i64(w, "clipped", r->clipped);
     }

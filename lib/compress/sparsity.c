@@ -6,32 +6,6 @@
 
 #include "lib/compress/method_int.h"
 
-const infq_scheme infq_scheme_dense = { "dense", { .elem = INFQ_ELEM_NONE, .scale = INFQ_ELEM_NONE } };
-
-static const infq_method methods[] = {
-    { "wanda", "magnitude times the norm of the input channel", INFQ_NEEDS_DIAG, infq_wanda_rows, 2e8 },
-    { "sparsegpt", "kept weights take up the errors of those removed", INFQ_NEEDS_DIAG | INFQ_NEEDS_MOMENT, infq_sparsegpt_rows, 2e7 },
-    { "magnitude", "smallest magnitudes, no data", 0, infq_magnitude_rows, 2e8 },
-};
-
-size_t infq_prune_method_count(void)
-{
-    return sizeof(methods) / sizeof(methods[0]);
-}
-
-const infq_method *infq_prune_method_get(size_t i)
-{
-    return &methods[i];
-}
-
-const infq_method *infq_prune_method_find(const char *name)
-{
-    for (size_t i = 0; i < infq_prune_method_count(); i++)
-        if (strcmp(name, methods[i].name) == 0)
-            return &methods[i];
-    return NULL;
-}
-
 infq_status infq_sparsity_pattern(const char *text, infq_sparsity *s, infq_err *err)
 {
     int n = 0, m = 0, end = 0;

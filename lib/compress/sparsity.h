@@ -6,14 +6,6 @@
 #include "lib/compress/method.h"
 #include "lib/format/format.h"
 
-/* Methods of infq prune; the table of infq quantize is that of method.h. */
-const infq_method *infq_prune_method_find(const char *name); /* NULL if unknown */
-size_t infq_prune_method_count(void);
-const infq_method *infq_prune_method_get(size_t i);
-
-/* Scheme of a matrix that keeps the source's float type; named "dense". */
-extern const infq_scheme infq_scheme_dense;
-
 /* "2:4": at most 2 values other than zero in 4 consecutive columns. USAGE: not N:M, N >= M, N < 1, M > 64. */
 infq_status infq_sparsity_pattern(const char *text, infq_sparsity *s, infq_err *err);
 /* From --sparsity (NAN: not given) and --pattern (NULL): neither gives fraction 0. USAGE: not between 0 and 1, both and they differ. */

@@ -12,6 +12,8 @@ typedef struct {
 } infq_scheme;
 /* Scheme by name, case-insensitive with the aliases of docs/cli/quantize.md; NULL if unknown. */
 const infq_scheme *infq_scheme_find(const char *name);
+/* A matrix keeps the source's float type (elem and scale NONE; the plan fills in elem); named "dense", in no table: infq prune's. */
+extern const infq_scheme infq_scheme_dense;
 size_t infq_scheme_count(void);
 const infq_scheme *infq_scheme_get(size_t i);
 

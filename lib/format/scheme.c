@@ -2,6 +2,8 @@
 
 #include "lib/format/format.h"
 
+const infq_scheme infq_scheme_dense = {"dense", {.elem = INFQ_ELEM_NONE, .scale = INFQ_ELEM_NONE}};
+
 // Scale type and group size are filled in by the plan: the table holds what the name says.
 static const infq_scheme schemes[] = {
     {"W4A16", {.elem = INFQ_ELEM_U4, .group_rows = 1, .scale = INFQ_ELEM_BF16}},
