@@ -295,26 +295,9 @@ static void published_loop(const double *damped, int64_t n, const float *w, cons
 {
     double *a = infq_mem_alloc((size_t)(n * n) * sizeof(double)), *v = infq_mem_alloc((size_t)n * sizeof(double));
 
-    // Gauss-Jordan inverse: small and positive definite.
     double *m = infq_mem_alloc((size_t)(n * n) * sizeof(double));
     memcpy(m, damped, (size_t)(n * n) * sizeof(double));
-    for (int64_t i = 0; i < n; i++)
-        for (int64_t j = 0; j < n; j++)
-            a[i * n + j] = i == j;
-    for (int64_t c = 0; c < n; c++) {
-        double p = m[c * n + c];
-        for (int64_t j = 0; j < n; j++) {
-            m[c * n + j] /= p;
-            a[c * n + j] /= p;
-        }
-        for (int64_t i = 0; i < n; i++) {
-            double k = m[i * n + c];
-            for (int64_t j = 0; i != c && j < n; j++) {
-                m[i * n + j] -= k * m[c * n + j];
-                a[i * n + j] -= k * a[c * n + j];
-            }
-        }
-    }
+    test_inverse(m, n, a);
     for (int64_t i = 0; i < n; i++)
         v[i] = w[i];
     for (int64_t i = 0; i < n; i++) {

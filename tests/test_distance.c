@@ -1,5 +1,5 @@
 /* Distribution metrics: breakdowns, top-k agreement, stored references and their bounds. Real model: stories260k (1 MB). */
-#include "tests/testlib.h"
+#include "tests/stories.h"
 
 #include "lib/base/par.h"
 #include "lib/base/rng.h"
@@ -7,34 +7,22 @@
 #include "lib/eval/kld.h"
 #include "lib/eval/reference_int.h"
 
-static infq_backend *backend;
-static infq_checkpoint *checkpoint;
-static infq_model *model;
-static infq_tokenizer *tokenizer;
+static stories real;
 static infq_corpus *corpus;
 static const infq_log quiet;
 
 static void open_model(void)
 {
-    const char *path = test_shared_path("data/model-stories260k/hf");
-    infq_model_options mo = infq_model_options_default();
     infq_err err;
 
-    infq_par_threads_set(1);
-    ck_ok(infq_backend_open("cpu", &backend, &err), err);
-    ck_ok(infq_checkpoint_open(path, &quiet, &checkpoint, &err), err);
-    ck_ok(infq_model_open(checkpoint, backend, &mo, &model, &err), err);
-    ck_ok(infq_tokenizer_open(path, &tokenizer, &err), err);
+    real = stories_open();
     ck_ok(infq_corpus_open(test_shared_path("data/wikitext-2/wiki.test.raw"), INFQ_CORPUS_PLAIN, true, 0, &corpus, &err), err);
 }
 
 static void close_model(void)
 {
     infq_corpus_free(corpus);
-    infq_tokenizer_free(tokenizer);
-    infq_model_close(model);
-    infq_checkpoint_close(checkpoint);
-    infq_backend_close(backend);
+    stories_close(&real);
 }
 
 #define TEXT infq_corpus_get(corpus, 0)->text, 20000
@@ -126,7 +114,7 @@ START_TEST(breakdowns_add_up_to_the_whole)
 
     TEST_NEEDS_SHARED();
     open_model();
-    ck_ok(infq_kld_measure(model, model, tokenizer, TEXT, &ko, &r, &err), err);
+    ck_ok(infq_kld_measure(real.model, real.model, real.tok, TEXT, &ko, &r, &err), err);
     ck_assert(r.all.kld_mean > 1e-6 && r.all.kld_mean < 0.1);
     ck_assert(r.all.same_top > 0.8 && r.all.same_top < 1);
     ck_assert(r.all.top_k > 0.8 && r.all.top_k < 1);
@@ -322,12 +310,12 @@ START_TEST(a_stored_original_gives_the_distance_of_both_in_lock_step)
     TEST_NEEDS_SHARED();
     open_model();
     snprintf(path, sizeof(path), "%s/ref", test_tmpdir());
-    ck_ok(infq_reference_write(path, model, tokenizer, TEXT, &o, &err), err);
-    ck_ok(infq_kld_measure(model, model, tokenizer, TEXT, &ko, &live, &err), err); /* leaves the model rough */
+    ck_ok(infq_reference_write(path, real.model, real.tok, TEXT, &o, &err), err);
+    ck_ok(infq_kld_measure(real.model, real.model, real.tok, TEXT, &ko, &live, &err), err); /* leaves the real.model rough */
     ck_ok(infq_reference_open(path, &ref, &err), err);
     ck_assert_int_eq(infq_reference_info_get(ref)->n_windows, 10);
     ck_assert_str_eq(infq_reference_info_get(ref)->model, "stories");
-    ck_ok(infq_reference_measure(ref, model, tokenizer, NULL, &quiet, &r, &err), err);
+    ck_ok(infq_reference_measure(ref, real.model, real.tok, NULL, &quiet, &r, &err), err);
     ck_assert_double_eq(r.all.same_top, live.all.same_top);
     ck_assert_double_eq(r.all.top_k, live.all.top_k);
     ck_assert_double_eq_tol(r.all.ln_ratio, live.all.ln_ratio, 1e-12);
@@ -354,12 +342,12 @@ START_TEST(the_file_does_not_depend_on_threads)
     snprintf(path, sizeof(path), "%s/ref", test_tmpdir());
     infq_buf_init(&a);
     infq_buf_init(&b);
-    ck_ok(infq_reference_write(path, model, tokenizer, TEXT, &o, &err), err);
+    ck_ok(infq_reference_write(path, real.model, real.tok, TEXT, &o, &err), err);
     ck_ok(infq_file_read(path, (size_t)1 << 26, &a, &err), err);
-    ck_assert_int_eq(infq_reference_write(path, model, tokenizer, TEXT, &o, &err), INFQ_E_EXISTS);
+    ck_assert_int_eq(infq_reference_write(path, real.model, real.tok, TEXT, &o, &err), INFQ_E_EXISTS);
     o.replace = true;
     infq_par_threads_set(2);
-    ck_ok(infq_reference_write(path, model, tokenizer, TEXT, &o, &err), err);
+    ck_ok(infq_reference_write(path, real.model, real.tok, TEXT, &o, &err), err);
     ck_ok(infq_file_read(path, (size_t)1 << 26, &b, &err), err);
     ck_assert(a.n == b.n && memcmp(a.data, b.data, a.n) == 0);
     ck_assert_uint_le(a.n, 10 * 64 * 4 + 10 * 63 * (24 + 56 * 6) + 1024); /* 360 bytes a position */
@@ -394,10 +382,10 @@ START_TEST(altered_and_foreign_files_are_refused)
     snprintf(bad, sizeof(bad), "%s.bad", path);
     infq_buf_init(&b);
     o.max_tokens = 128;
-    ck_ok(infq_reference_write(path, model, tokenizer, TEXT, &o, &err), err);
+    ck_ok(infq_reference_write(path, real.model, real.tok, TEXT, &o, &err), err);
     ck_ok(infq_reference_open(path, &ref, &err), err);
     ck_ok(infq_tokenizer_open(test_shared_path("data/tokenizer-gpt2"), &other, &err), err);
-    ck_assert_int_eq(infq_reference_measure(ref, model, other, NULL, &quiet, &r, &err), INFQ_E_MISMATCH);
+    ck_assert_int_eq(infq_reference_measure(ref, real.model, other, NULL, &quiet, &r, &err), INFQ_E_MISMATCH);
     infq_tokenizer_free(other);
     infq_reference_close(ref);
     ck_ok(infq_file_read(path, (size_t)1 << 26, &b, &err), err);
@@ -413,10 +401,10 @@ START_TEST(altered_and_foreign_files_are_refused)
     refused(bad, &b, b.n, "a byte too long");
     o.replace = true;
     o.top = 512;
-    ck_assert_int_eq(infq_reference_write(bad, model, tokenizer, TEXT, &o, &err), INFQ_E_USAGE);
+    ck_assert_int_eq(infq_reference_write(bad, real.model, real.tok, TEXT, &o, &err), INFQ_E_USAGE);
     o.top = 40;
     o.window = 4096;
-    ck_assert_int_eq(infq_reference_write(bad, model, tokenizer, TEXT, &o, &err), INFQ_E_USAGE);
+    ck_assert_int_eq(infq_reference_write(bad, real.model, real.tok, TEXT, &o, &err), INFQ_E_USAGE);
     infq_buf_deinit(&b);
     close_model();
 }
@@ -432,13 +420,13 @@ START_TEST(a_failed_write_leaves_nothing)
     open_model();
     snprintf(path, sizeof(path), "%s/ref", test_tmpdir());
     o.max_tokens = 128;
-    snprintf(part, sizeof(part), "%s.first", path); /* the model's buffers, kept, grow here */
-    ck_ok(infq_reference_write(part, model, tokenizer, TEXT, &o, &err), err);
+    snprintf(part, sizeof(part), "%s.first", path); /* the real.model's buffers, kept, grow here */
+    ck_ok(infq_reference_write(part, real.model, real.tok, TEXT, &o, &err), err);
     snprintf(part, sizeof(part), "%s.partial", path);
     for (size_t n = 1; n < 40; n++) {
         size_t live = infq_mem_stats_get().n_live;
         infq_file_fail_at(n);
-        if (!infq_reference_write(path, model, tokenizer, TEXT, &o, &err)) {
+        if (!infq_reference_write(path, real.model, real.tok, TEXT, &o, &err)) {
             infq_file_fail_at(0);
             ck_assert_int_ge(n, 4);
             close_model();

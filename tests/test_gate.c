@@ -413,6 +413,22 @@ START_TEST(measured_noise_widens_the_band_and_fewer_items_do_not)
 }
 END_TEST
 
+// Items of one run of infeval noise are one draw of many: their gap is no exact one, although the engine repeats itself bit by bit.
+START_TEST(one_drawn_run_is_not_taken_for_an_exact_score)
+{
+    static const int64_t right[6] = {2000, 2004, 1996, 2001, 1999, 2000};
+    infq_gate_options o = infq_gate_options_default();
+    infq_noise *r = record(OURS, right, 6, 4000, 0);
+
+    snprintf(r->settings, sizeof(r->settings), "%s", OURS);
+    o.noise = INFQ_NOISE_FLOOR;
+    ck_assert_int_eq(decided(OURS, 52, 8, r, NULL, &o).band.verdict, INFQ_VERDICT_FAIL);
+    ck_assert_int_eq(decided(OURS INFQ_SETTINGS_RUN "kv=BF16 seed=3", 52, 8, r, NULL, &o).band.verdict, INFQ_VERDICT_UNDECIDED);
+    ck_assert_int_eq(decided(OURS INFQ_SETTINGS_RUN "kv=BF16 seed=3", 0, 0, r, NULL, &o).band.reason, INFQ_BAND_NO_RUNS);
+    infq_noise_free(r);
+}
+END_TEST
+
 START_TEST(a_noise_record_of_something_else_is_refused)
 {
     static const int64_t right[3] = {5, 6, 5};
@@ -607,6 +623,7 @@ int main(void)
     tcase_add_test(p, noise_that_was_not_measured_is_used_as_the_policy_says);
     tcase_add_test(p, one_run_of_an_unknown_engine_never_passes);
     tcase_add_test(p, measured_noise_widens_the_band_and_fewer_items_do_not);
+    tcase_add_test(p, one_drawn_run_is_not_taken_for_an_exact_score);
     tcase_add_test(p, a_noise_record_of_something_else_is_refused);
     tcase_add_test(p, guards_take_a_pass_back_and_never_give_one);
     tcase_add_test(p, a_failure_among_many_tasks_must_survive_correction);

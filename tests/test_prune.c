@@ -154,24 +154,9 @@ static void published(const double *h, int64_t n, const infq_sparsity *s, int64_
     for (int64_t i = 0; i < n; i++)
         mean += h[i * n + i] / (double)n;
     for (int64_t i = 0; i < n; i++)
-        for (int64_t j = 0; j < n; j++) {
+        for (int64_t j = 0; j < n; j++)
             m[i * n + j] = sym(h, n, i, j) + (i == j ? 0.01 * mean : 0.0);
-            a[i * n + j] = i == j;
-        }
-    for (int64_t c = 0; c < n; c++) { // Gauss-Jordan
-        double p = m[c * n + c];
-        for (int64_t j = 0; j < n; j++) {
-            m[c * n + j] /= p;
-            a[c * n + j] /= p;
-        }
-        for (int64_t i = 0; i < n; i++) {
-            double k = m[i * n + c];
-            for (int64_t j = 0; i != c && j < n; j++) {
-                m[i * n + j] -= k * m[c * n + j];
-                a[i * n + j] -= k * a[c * n + j];
-            }
-        }
-    }
+    test_inverse(m, n, a);
     // Rows of the upper Cholesky factor of the inverse, unscaled: row i holds A_i,j of the columns that remain, its pivot A_ii.
     for (int64_t i = 0; i < n; i++) {
         pivot[i] = a[i * n + i];
@@ -377,17 +362,6 @@ static infq_plan_options options(const char *method, infq_sparsity s)
     o.method = infq_prune_method_find(method);
     o.sparsity = s;
     return o;
-}
-
-static void tiny_calib(infq_calib *c)
-{
-    infq_rng rng = infq_rng_seed(5);
-    int32_t ids[6 * 24];
-    infq_err err;
-
-    for (int i = 0; i < 6 * 24; i++)
-        ids[i] = (int32_t)infq_rng_below(&rng, 64);
-    ck_ok(infq_calib_from_ids(ids, 6 * 24, 24, 6, "test", NULL, c, &err), err);
 }
 
 START_TEST(every_method_prunes_a_model_and_the_result_verifies)

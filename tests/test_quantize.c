@@ -69,18 +69,6 @@ START_TEST(quantize_writes_every_scheme_and_it_verifies)
 }
 END_TEST
 
-// Six windows of 24 tokens of the tiny model's vocabulary.
-static void tiny_calib(infq_calib *c)
-{
-    infq_rng rng = infq_rng_seed(5);
-    int32_t ids[6 * 24];
-    infq_err err;
-
-    for (int i = 0; i < 6 * 24; i++)
-        ids[i] = (int32_t)infq_rng_below(&rng, 64);
-    ck_ok(infq_calib_from_ids(ids, 6 * 24, 24, 6, "test", NULL, c, &err), err);
-}
-
 START_TEST(calibrated_methods_write_every_scheme_and_do_not_depend_on_threads)
 {
     const char *dir = test_tmpdir();

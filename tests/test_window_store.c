@@ -1,5 +1,5 @@
 /* Windows of texts in item files: what a stopped run left is taken up, and gives the same numbers. Real model: stories260k (1 MB). */
-#include "tests/testlib.h"
+#include "tests/stories.h"
 
 #include <unistd.h>
 
@@ -10,37 +10,25 @@
 #include "lib/eval/ppl.h"
 #include "lib/eval/reference.h"
 
-static infq_backend *backend;
-static infq_checkpoint *checkpoint;
-static infq_model *model;
-static infq_tokenizer *tokenizer;
+static stories real;
 static infq_corpus *corpus;
 static const infq_log quiet;
 static char path[600];
 
 static void open_model(void)
 {
-    const char *folder = test_shared_path("data/model-stories260k/hf");
-    infq_model_options mo = infq_model_options_default();
     infq_err err;
 
-    infq_par_threads_set(1);
     snprintf(path, sizeof(path), "%s/windows.jsonl", test_tmpdir());
     unlink(path);
-    ck_ok(infq_backend_open("cpu", &backend, &err), err);
-    ck_ok(infq_checkpoint_open(folder, &quiet, &checkpoint, &err), err);
-    ck_ok(infq_model_open(checkpoint, backend, &mo, &model, &err), err);
-    ck_ok(infq_tokenizer_open(folder, &tokenizer, &err), err);
+    real = stories_open();
     ck_ok(infq_corpus_open(test_shared_path("data/wikitext-2/wiki.test.raw"), INFQ_CORPUS_WIKI_PAGES, true, 4, &corpus, &err), err);
 }
 
 static void close_model(void)
 {
     infq_corpus_free(corpus);
-    infq_tokenizer_free(tokenizer);
-    infq_model_close(model);
-    infq_checkpoint_close(checkpoint);
-    infq_backend_close(backend);
+    stories_close(&real);
 }
 
 static infq_window_store store_open(void)
@@ -81,7 +69,7 @@ static void measure_ppl(const infq_window_store *s, void *out)
     infq_ppl_result *r = out;
     infq_err err;
 
-    ck_ok(infq_ppl_measure(model, tokenizer, corpus, &po, r, &err), err);
+    ck_ok(infq_ppl_measure(real.model, real.tok, corpus, &po, r, &err), err);
     infq_mem_free(r->windows); // a pointer is not compared
     r->windows = NULL;
 }
@@ -92,7 +80,7 @@ static void measure_kld(const infq_window_store *s, void *out)
     infq_kld_options ko = {.window = 64, .max_tokens = 3000, .numerics_p = &exact, .numerics_q = &rough, .store = s};
     infq_err err;
 
-    ck_ok(infq_kld_measure(model, model, tokenizer, infq_corpus_get(corpus, 1)->text, infq_corpus_get(corpus, 1)->n, &ko, out, &err), err);
+    ck_ok(infq_kld_measure(real.model, real.model, real.tok, infq_corpus_get(corpus, 1)->text, infq_corpus_get(corpus, 1)->n, &ko, out, &err), err);
 }
 
 static void measure_reference(const infq_window_store *s, void *out)
@@ -107,12 +95,12 @@ static void measure_reference(const infq_window_store *s, void *out)
     o.max_tokens = 3000;
     o.top = 40;
     snprintf(file, sizeof(file), "%s.ref", path);
-    ck_ok(infq_model_set_numerics(model, &exact, &err), err);
+    ck_ok(infq_model_set_numerics(real.model, &exact, &err), err);
     if (!infq_path_exists(file))
-        ck_ok(infq_reference_write(file, model, tokenizer, infq_corpus_get(corpus, 1)->text, infq_corpus_get(corpus, 1)->n, &o, &err), err);
+        ck_ok(infq_reference_write(file, real.model, real.tok, infq_corpus_get(corpus, 1)->text, infq_corpus_get(corpus, 1)->n, &o, &err), err);
     ck_ok(infq_reference_open(file, &ref, &err), err);
-    ck_ok(infq_model_set_numerics(model, &rough, &err), err);
-    ck_ok(infq_reference_measure(ref, model, tokenizer, s, &quiet, out, &err), err);
+    ck_ok(infq_model_set_numerics(real.model, &rough, &err), err);
+    ck_ok(infq_reference_measure(ref, real.model, real.tok, s, &quiet, out, &err), err);
     infq_reference_close(ref);
 }
 
@@ -180,7 +168,7 @@ START_TEST(stored_numbers_are_what_counts_and_windows_of_another_text_are_refuse
     po.store = &s;
     infq_corpus_free(corpus);
     ck_ok(infq_corpus_open(test_shared_path("data/wikitext-2/wiki.test.raw"), INFQ_CORPUS_WIKI_RAW, true, 0, &corpus, &err), err);
-    ck_ok(infq_ppl_measure(model, tokenizer, corpus, &po, &r, &err), err);
+    ck_ok(infq_ppl_measure(real.model, real.tok, corpus, &po, &r, &err), err);
     store_close(&s);
     read_file(&b);
     at = strstr(b.data, "\"rows\":[[") + 9;
@@ -188,14 +176,14 @@ START_TEST(stored_numbers_are_what_counts_and_windows_of_another_text_are_refuse
     at[0] = at[0] == '9' ? '8' : (char)(at[0] + 1); // one nll larger by 1: of 63 in the first of 10 windows
     ck_ok(infq_file_write_atomic(path, b.data, b.n, true, &err), err);
     s = store_open();
-    ck_ok(infq_ppl_measure(model, tokenizer, corpus, &po, &changed, &err), err);
+    ck_ok(infq_ppl_measure(real.model, real.tok, corpus, &po, &changed, &err), err);
     ck_assert_double_eq_tol(fabs(changed.mean_nll - r.mean_nll), 1.0 / 630, 1e-12);
     infq_ppl_result_free(&changed);
     ck_ok(infq_corpus_open(test_shared_path("data/wikitext-2/wiki.test.raw"), INFQ_CORPUS_WIKI_ROWS, true, 0, &other, &err), err);
-    ck_assert_int_eq(infq_ppl_measure(model, tokenizer, other, &po, &changed, &err), INFQ_E_EXISTS);
+    ck_assert_int_eq(infq_ppl_measure(real.model, real.tok, other, &po, &changed, &err), INFQ_E_EXISTS);
     ck_assert_msg(strstr(err.msg, "is not of this text"), "%s", err.msg);
     po.window = 32;
-    ck_assert_int_eq(infq_ppl_measure(model, tokenizer, corpus, &po, &changed, &err), INFQ_E_EXISTS);
+    ck_assert_int_eq(infq_ppl_measure(real.model, real.tok, corpus, &po, &changed, &err), INFQ_E_EXISTS);
     store_close(&s);
     infq_corpus_free(other);
     infq_ppl_result_free(&r);

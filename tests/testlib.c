@@ -118,3 +118,24 @@ cJSON *test_eval_goldens(const char *model, const char *name)
     infq_buf_deinit(&text);
     return all;
 }
+
+void test_inverse(double *m, int64_t n, double *a)
+{
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t j = 0; j < n; j++)
+            a[i * n + j] = i == j;
+    for (int64_t c = 0; c < n; c++) {
+        double p = m[c * n + c];
+        for (int64_t j = 0; j < n; j++) {
+            m[c * n + j] /= p;
+            a[c * n + j] /= p;
+        }
+        for (int64_t i = 0; i < n; i++) {
+            double k = m[i * n + c];
+            for (int64_t j = 0; i != c && j < n; j++) {
+                m[i * n + j] -= k * m[c * n + j];
+                a[i * n + j] -= k * a[c * n + j];
+            }
+        }
+    }
+}

@@ -41,6 +41,9 @@ uint8_t *test_hex(const char *hex, size_t *n);
         ck_assert_msg(ck_st_ == 0, "%s: %s: %s", #call, infq_status_text(ck_st_), (err).msg);             \
     } while (0)
 /* Runs a suite with forks (CK_RUN_CASE selects); returns main's exit code. */
+/* a = m^-1 by elimination, for small well conditioned matrices; m [n][n] becomes the identity. */
+void test_inverse(double *m, int64_t n, double *a);
+
 int test_main(Suite *s);
 
 #endif

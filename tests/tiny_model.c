@@ -235,3 +235,14 @@ void tiny_same_file(const char *dir_a, const char *dir_b, const char *name)
     infq_buf_deinit(&x);
     infq_buf_deinit(&y);
 }
+
+void tiny_calib(infq_calib *c)
+{
+    infq_rng rng = infq_rng_seed(5);
+    int32_t ids[6 * 24];
+    infq_err err;
+
+    for (int i = 0; i < 6 * 24; i++)
+        ids[i] = (int32_t)infq_rng_below(&rng, 64);
+    ck_ok(infq_calib_from_ids(ids, 6 * 24, 24, 6, "test", NULL, c, &err), err);
+}

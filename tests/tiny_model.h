@@ -6,6 +6,7 @@
 
 #include "lib/base/rng.h"
 #include "lib/base/str.h"
+#include "lib/compress/calib.h"
 #include "lib/io/checkpoint.h"
 #include "tests/testlib.h"
 
@@ -56,6 +57,8 @@ typedef struct {
 } tiny_options;
 #define TINY_DEFAULT ((tiny_options){ .file = { .dtype = INFQ_DTYPE_BF16 }, .ffn = 256 })
 void tiny_write(const char *path, tiny_options o);
+/* Six windows of 24 tokens of its vocabulary (infq_calib_free). */
+void tiny_calib(infq_calib *c);
 
 /* Declares char var[700] = "<dir>/<name>". */
 #define TINY_PATH(var, dir, name)                                                                                     \
